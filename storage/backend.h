@@ -108,6 +108,8 @@ struct backend_device {
 	void (*hears)(void *arg);
 	void *hears_arg;
 	struct backend_spec *resolved;	 /* life.c: of the top, the spec when it is its own */
+	struct backend_tail tail;	 /* resize.h: where its storage ends within a block */
+	const char *note;		 /* out: what its user is told; static. NULL: none */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
 	char error[BACKEND_ERROR_BYTES]; /* out: of a failed open, the reason and the cure */
 };
@@ -139,6 +141,7 @@ enum backend_io_state {
 	BACKEND_IO_SUBMITTING,
 	BACKEND_IO_QUEUED,
 	BACKEND_IO_QUEUED_FLUSH, /* the same, of a FLUSH: its end is judged */
+	BACKEND_IO_QUEUED_LAST,	 /* the same, of a READ of the last block: zeroes follow */
 };
 
 typedef void backend_done_fn(struct backend_io *io);
@@ -449,8 +452,6 @@ struct backend {
 	const struct backend_shared_ops *shared;
 };
 
-/* A device with its whole tree, made from configuration. */
-
 /*
  * Any thread that may block; of trees whose nodes have nothing to wait for (open_async): else see
  * life.h. spec, what it points at and name stay the caller's and must outlive the device. Returns 0
@@ -574,8 +575,7 @@ int backend_data_from_driver(const struct backend_io *io, uint32_t at_bytes, voi
 /* The kinds of data that all nodes of a tree can do: enum backend_data. */
 uint8_t backend_spec_data(const struct backend_spec *spec);
 
-/* Whether a leaf says so (struct backend), of a node that keeps something of its own there: one of
- * that. */
+/* Whether a leaf says so (struct backend); of what keeps something there of its own, any. */
 bool backend_spec_batches(const struct backend_spec *spec);
 
 /*

@@ -21,6 +21,7 @@
 #include "storage/io_internal.h"
 #include "storage/node.h"
 #include "storage/sharing.h"
+#include "storage/resize.h"
 #include "storage/zones.h"
 #include "base/assert.h"
 #include "base/log.h"
@@ -203,6 +204,38 @@ static enum backend_submit hand_over_flush(struct backend_io *io, struct backend
 	return answer;
 }
 
+/* resize.h. Its last block is the only one that the storage has in part. */
+static int fill_last(struct backend_io *io, int result)
+{
+	const struct backend_device *device = io->queue->device;
+	uint32_t zeroes_bytes = (uint32_t)(backend_size(device) - device->tail.found_bytes);
+
+	if (!device->child)
+		io->length_bytes += zeroes_bytes;
+	if (result < 0)
+		return result;
+	return backend_data_put_zeroes(io, io->length_bytes - zeroes_bytes, zeroes_bytes);
+}
+
+/* A leaf is asked for what there is. */
+static enum backend_submit hand_over_last(struct backend_io *io, struct backend_queue *queue)
+{
+	const struct backend_device *device = queue->device;
+	uint32_t length_bytes = io->length_bytes;
+	enum backend_submit answer;
+
+	if (!device->child)
+		io->length_bytes = (uint32_t)(device->tail.found_bytes - io->offset_bytes);
+	answer = hand_over(io, queue, device->ops);
+	if (answer == BACKEND_QUEUED)
+		io->state = BACKEND_IO_QUEUED_LAST;
+	else if (answer == BACKEND_DONE)
+		io->result = fill_last(io, io->result);
+	else
+		io->length_bytes = length_bytes;
+	return answer;
+}
+
 /* Every request, with every check. */
 static __attribute__((noinline)) enum backend_submit submit_checked(struct backend_io *io)
 {
@@ -217,6 +250,8 @@ static __attribute__((noinline)) enum backend_submit submit_checked(struct backe
 	ASSERT(!io_moves_data(io) || io_can_reach(io, device, device->ops));
 	if (io->op == BACKEND_FLUSH)
 		return hand_over_flush(io, queue);
+	if (backend_reads_last(io, device))
+		return hand_over_last(io, queue);
 	return hand_over(io, queue, device->ops);
 }
 
@@ -252,6 +287,8 @@ static __attribute__((noinline)) void complete_checked(struct backend_io *io, in
 	/* One that was cancelled says nothing of what is below. */
 	if (io->state == BACKEND_IO_QUEUED_FLUSH && result != -ECANCELED)
 		io->result = backend_owed_flush_judge(io, io->result);
+	if (io->state == BACKEND_IO_QUEUED_LAST)
+		io->result = fill_last(io, io->result);
 	io->state = BACKEND_IO_IDLE;
 	io->done(io);
 }

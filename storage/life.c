@@ -495,9 +495,17 @@ void backend_life_cancel(struct backend_life *l)
 
 void backend_life_look(const struct backend_life *l, struct backend_life_look *ret_look)
 {
+	const struct backend_visit *visit = &l->visit.visit;
+	char buf[BACKEND_LIFE_WAIT_BYTES];
+
 	*ret_look = (struct backend_life_look){ .since_ns = l->visit.since_ns };
-	if (l->visit.active)
-		ret_look->doing = l->visit.visit.doing;
+	if (l->visit.active) {
+		ret_look->doing = visit->doing;
+		ret_look->ends_ns = visit->ends_ns;
+	}
+	if (l->visit.active && visit->waits_for)
+		snprintf(ret_look->waits_for, sizeof(ret_look->waits_for), "%s",
+			 visit->waits_for(visit, buf, sizeof(buf)));
 	if (!l->with_helper)
 		return;
 	ret_look->since_ns = l->job.since_ns;

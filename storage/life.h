@@ -79,10 +79,14 @@ int backend_grow_begin(struct backend_life **ret_life, const struct backend_home
  */
 void backend_life_cancel(struct backend_life *life);
 
+#define BACKEND_LIFE_WAIT_BYTES 160u
+
 struct backend_life_look {
 	const char *doing; /* of a part on the control reactor: "asking its server"; or NULL */
 	uint64_t since_ns; /* it began, by ring_clock_ns */
 	pid_t tid;	   /* of the helper that has it; 0: none */
+	uint64_t ends_ns;  /* by a limit of its own, if it has no end before; 0: unknown */
+	char waits_for[BACKEND_LIFE_WAIT_BYTES]; /* in more words than doing; "": no more */
 };
 
 void backend_life_look(const struct backend_life *life, struct backend_life_look *ret_look);

@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Of a block device: the driver takes no larger blocks (ublk_validate_params), on any machine. */
+#define BACKEND_BLOCK_BYTES_MAX 4096u
+
 /* What open found; the core makes the block device's limits from it. */
 enum backend_caps {
 	BACKEND_CAP_FLUSH = 1u << 0, /* has a volatile cache: completed writes need a FLUSH */
@@ -73,5 +76,18 @@ struct backend_limits {
 	struct backend_zone_limits zones;
 	struct backend_integrity_limits integrity;
 };
+
+/* Where the storage of a node ends: resize.h. */
+struct backend_tail {
+	uint64_t found_bytes; /* may change while queues serve; 0: nothing was found */
+	bool is_padded;	      /* the last block of the device is longer than the storage */
+};
+
+/*
+ * What to do where storage has blocks of so many bytes and the device smaller ones: words, which
+ * name block_size only where it can have this value. Returns buf.
+ */
+#define BACKEND_BLOCK_CURE_BYTES 80u
+const char *backend_block_cure(uint32_t block_bytes, char buf[static BACKEND_BLOCK_CURE_BYTES]);
 
 #endif

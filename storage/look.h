@@ -109,4 +109,11 @@ bool backend_cache_at(const struct backend_queue *top, unsigned idx,
  */
 bool backend_image(const struct backend_queue *top, unsigned idx, struct backend_image_look *look);
 
+/*
+ * Main thread, from open to close: what the user of a device has to know of it, the idx-th of its
+ * nodes' notes, in words. False: there are fewer.
+ */
+#define BACKEND_NOTE_BYTES 256
+bool backend_note(const struct backend_device *top, unsigned idx, char words[BACKEND_NOTE_BYTES]);
+
 #endif

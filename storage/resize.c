@@ -1,6 +1,7 @@
 /*
- * The size of a tree while its queues serve. On a helper, which may block, but for
- * backend_can_resize, backend_check_size and backend_set_size (storage/backend.h).
+ * The size of storage as it was found, at open. And the size of a tree while its queues serve: on a
+ * helper, which may block, but for backend_can_resize, backend_check_size and backend_set_size
+ * (storage/backend.h).
  *
  * Happy path: backend_grow makes room in every leaf, and backend_set_size then lets requests in.
  * Leaf here is also a node that sizes itself: what is below it is left alone.
@@ -14,7 +15,87 @@
 #include "storage/grown.h"
 #include "storage/resize.h"
 #include "base/errname.h"
+#include "base/log.h"
 #include "base/util.h"
+
+/* ---- storage that ends within a block ---- */
+
+void backend_set_found_size(struct backend_device *device, uint64_t bytes)
+{
+	uint32_t block_bytes = device->open_params.logical_block_bytes;
+	bool is_only_read =
+		device->open_params.read_only || (device->limits.caps & BACKEND_CAP_READ_ONLY);
+	uint64_t whole_bytes = round_down(bytes, (uint64_t)block_bytes);
+
+	device->tail = (struct backend_tail){ .found_bytes = bytes };
+	device->limits.size_bytes = whole_bytes;
+	if (whole_bytes == bytes)
+		return;
+	/* A device keeps the size that it has: it may have been made before there was padding. */
+	device->tail.is_padded =
+		is_only_read && (whole_bytes == 0 || device->open_params.size_bytes != whole_bytes);
+	if (device->tail.is_padded) {
+		device->limits.size_bytes = whole_bytes + block_bytes;
+		device->limits.caps |= BACKEND_CAP_READ_ONLY;
+		log_info("the storage ends within a block: zeroes follow",
+			 "node=%s size_bytes=%llu zeroes_bytes=%llu", device->name,
+			 (unsigned long long)bytes,
+			 (unsigned long long)(device->limits.size_bytes - bytes));
+	} else {
+		log_warn("the storage ends within a block: its last bytes are left out",
+			 "node=%s size_bytes=%llu left_out_bytes=%llu", device->name,
+			 (unsigned long long)bytes, (unsigned long long)(bytes - whole_bytes));
+	}
+}
+
+static uint64_t tail_load(const struct backend_device *device)
+{
+	return __atomic_load_n(&device->tail.found_bytes, __ATOMIC_RELAXED);
+}
+
+static void tail_found(struct backend_device *device, uint64_t bytes)
+{
+	uint64_t before_bytes = tail_load(device);
+	uint32_t rest_bytes = (uint32_t)(bytes % device->open_params.logical_block_bytes);
+
+	if (before_bytes == 0 || before_bytes == bytes)
+		return;
+	__atomic_store_n(&device->tail.found_bytes, bytes, __ATOMIC_RELAXED);
+	if (rest_bytes)
+		log_warn("the storage ends within a block: its last bytes are left out",
+			 "node=%s size_bytes=%llu left_out_bytes=%u", device->name,
+			 (unsigned long long)bytes, rest_bytes);
+}
+
+/* It has grown, or was cut: the storage has become as long. */
+static void tail_follow(struct backend_device *device)
+{
+	uint64_t size_bytes = backend_size(device), found_bytes = tail_load(device);
+
+	if (found_bytes && (size_bytes > found_bytes ||
+			    found_bytes - size_bytes >= device->open_params.logical_block_bytes))
+		__atomic_store_n(&device->tail.found_bytes, size_bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t backend_size_needed(const struct backend_device *device)
+{
+	uint64_t found_bytes = tail_load(device), size_bytes = backend_size(device);
+
+	return device->tail.is_padded ? MIN(size_bytes, found_bytes) : size_bytes;
+}
+
+uint32_t backend_left_out(const struct backend_device *node)
+{
+	uint64_t found_bytes = tail_load(node), size_bytes = backend_size(node);
+
+	/* More is no part of a block: a smaller size was configured. */
+	return found_bytes > size_bytes &&
+			       found_bytes - size_bytes < node->open_params.logical_block_bytes
+		       ? (uint32_t)(found_bytes - size_bytes)
+		       : 0;
+}
+
+/* ---- the size of a tree ---- */
 
 static uint64_t size_below(const struct backend_device *device, uint64_t size_bytes)
 {
@@ -105,8 +186,10 @@ static int leaf_size_now(struct backend_device *leaf, uint64_t *ret_bytes, char 
 	}
 	leaf->error[0] = '\0';
 	ret = leaf->ops->resize->size_now(leaf, &bytes);
-	if (ret == 0)
+	if (ret == 0) {
+		tail_found(leaf, bytes);
 		*ret_bytes = round_down(bytes, leaf->open_params.logical_block_bytes);
+	}
 	return resize_result(leaf, ret, error, error_bytes);
 }
 
@@ -187,6 +270,7 @@ void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_
 void backend_set_size(struct backend_device *device, uint64_t size_bytes)
 {
 	__atomic_store_n(&device->limits.size_bytes, size_bytes, __ATOMIC_RELAXED);
+	tail_follow(device);
 	for (struct backend_device *c = first_sized(device); c; c = c->sibling)
 		backend_set_size(c, size_below(device, size_bytes));
 }

@@ -89,11 +89,23 @@ void backend_limits_join(struct backend_limits *limits, const struct backend_lim
 	};
 }
 
+const char *backend_block_cure(uint32_t block_bytes, char buf[static BACKEND_BLOCK_CURE_BYTES])
+{
+	if (block_bytes <= BACKEND_BLOCK_BYTES_MAX)
+		snprintf(buf, BACKEND_BLOCK_CURE_BYTES, "set block_size: %u", block_bytes);
+	else
+		snprintf(buf, BACKEND_BLOCK_CURE_BYTES,
+			 "its own have %u, and those of a device %u at most", block_bytes,
+			 BACKEND_BLOCK_BYTES_MAX);
+	return buf;
+}
+
 /* What open found must make sense together with what the configuration asks for. */
 static int check_limits(struct backend_device *device)
 {
 	struct backend_limits *limits = &device->limits;
 	uint32_t block_bytes = device->open_params.logical_block_bytes;
+	char cure[BACKEND_BLOCK_CURE_BYTES];
 
 	limits->physical_block_bytes = MAX(limits->physical_block_bytes, block_bytes);
 	if (limits->logical_block_bytes > block_bytes && block_bytes == 1)
@@ -102,13 +114,14 @@ static int check_limits(struct backend_device *device)
 				    "in a regular file, without direct: on, or in mem",
 				    limits->logical_block_bytes);
 	if (limits->logical_block_bytes > block_bytes)
-		return backend_fail(device, -EINVAL,
-				    "cannot serve blocks of %u bytes: set block_size: %u",
-				    block_bytes, limits->logical_block_bytes);
+		return backend_fail(device, -EINVAL, "cannot serve blocks of %u bytes: %s",
+				    block_bytes,
+				    backend_block_cure(limits->logical_block_bytes, cure));
 	if (limits->size_bytes < block_bytes)
-		return backend_fail(device, -EINVAL,
-				    "is %llu bytes small: it needs one block of %u at least",
-				    (unsigned long long)limits->size_bytes, block_bytes);
+		return backend_fail(
+			device, -EINVAL, "has %llu bytes, less than one block of %u",
+			(unsigned long long)MAX(limits->size_bytes, device->tail.found_bytes),
+			block_bytes);
 	if (limits->size_bytes % block_bytes != 0)
 		return backend_fail(device, -EINVAL,
 				    "size of %llu bytes is not a multiple of block_size: %u",

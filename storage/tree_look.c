@@ -9,6 +9,7 @@
 #include "storage/look.h"
 
 #include "storage/backend.h"
+#include "storage/resize.h"
 #include "storage/sharing.h"
 #include "storage/word.h"
 #include "net/session_look.h"
@@ -169,4 +170,34 @@ bool backend_cache_at(const struct backend_queue *top, unsigned idx,
 	look->node = q->device->name;
 	look->is_repeated = search.found.is_repeated;
 	return true;
+}
+
+/* ---- notes ---- */
+
+/* Counts *idx down by the notes that this part of the tree has. */
+static bool find_note(const struct backend_device *node, unsigned *idx,
+		      char words[BACKEND_NOTE_BYTES])
+{
+	uint32_t left_out_bytes = backend_left_out(node);
+
+	if (left_out_bytes && (*idx)-- == 0) {
+		snprintf(words, BACKEND_NOTE_BYTES,
+			 "the storage ends within a block of %u bytes: its last %u bytes are left "
+			 "out",
+			 node->open_params.logical_block_bytes, left_out_bytes);
+		return true;
+	}
+	if (node->note && (*idx)-- == 0) {
+		snprintf(words, BACKEND_NOTE_BYTES, "%s", node->note);
+		return true;
+	}
+	for (const struct backend_device *c = backend_below(node); c; c = c->sibling)
+		if (find_note(c, idx, words))
+			return true;
+	return false;
+}
+
+bool backend_note(const struct backend_device *top, unsigned idx, char words[BACKEND_NOTE_BYTES])
+{
+	return find_note(top, &idx, words);
 }

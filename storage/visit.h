@@ -50,6 +50,16 @@ struct backend_visit {
 	bool has_answer;
 	/* The node's to set before the first call of the part returns; 0: BACKEND_VISIT_NS. */
 	uint64_t timeout_ns;
+	/*
+	 * Of a node with a deadline of its own: when that ends the part, by ring_clock_ns, so that
+	 * nobody gives up just before its words come. 0: it does not say.
+	 */
+	uint64_t ends_ns;
+	/*
+	 * The node's to set: says in more words than `doing` what it waits for now, in buf or in
+	 * static words. Control thread, while the part runs. NULL: there is no more to say.
+	 */
+	const char *(*waits_for)(const struct backend_visit *visit, char *buf, size_t bytes);
 };
 
 /*

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/util.h"
 
@@ -48,12 +49,12 @@ static struct attach_part host_part(struct attach_part authority)
 	return attach_part(at, host_end ? host_end : end);
 }
 
-/* Of an NVMe subsystem, "/nqn.2024-01.com.example:disk/1" -> "disk"; empty: it is none. */
+/* Of an NVMe subsystem, "/nqn.2024-01.com.example:disk/1" -> "disk"; empty: there is none. */
 static struct attach_part subsystem_part(struct attach_part path)
 {
 	const char *at = path.at + 1, *end, *colon;
 
-	if (path.len < 5 || strncmp(at, "nqn.", 4) != 0)
+	if (path.len < 2)
 		return attach_part(path.at, path.at);
 	end = memchr(at, '/', path.len - 1);
 	if (!end)
@@ -63,15 +64,13 @@ static struct attach_part subsystem_part(struct attach_part path)
 }
 
 /* "//host/path" -> the subsystem, or the path's last part; without a path the host. */
-static struct attach_part authority_part(const char *at)
+static struct attach_part authority_part(const char *at, bool is_nvme)
 {
 	const char *authority = at + 2;
 	const char *path = authority + strcspn(authority, "/?#");
 	struct attach_part whole = attach_part(path, path + strcspn(path, "?#"));
-	struct attach_part part = subsystem_part(whole);
+	struct attach_part part = is_nvme ? subsystem_part(whole) : last_part(whole);
 
-	if (part.len == 0)
-		part = last_part(whole);
 	return part.len > 0 ? part : host_part(attach_part(authority, path));
 }
 
@@ -80,7 +79,7 @@ static struct attach_part uri_part(const struct word *word, const char *uri)
 {
 	const char *at = uri + strcspn(uri, ":") + 1;
 	struct attach_part part = strncmp(at, "//", 2) == 0
-					  ? authority_part(at)
+					  ? authority_part(at, strncasecmp(uri, "nvme", 4) == 0)
 					  : last_part(attach_part(at, at + strlen(at)));
 
 	if (part.len == 0)
@@ -145,6 +144,8 @@ static void write_yaml(FILE *out, const struct attach_device *d, const char *nam
 	fprintf(out, "name: %s\n", name);
 	if (d->queues)
 		fprintf(out, "queues: %lu\n", d->queues);
+	if (d->block_bytes)
+		fprintf(out, "block_size: %u\n", d->block_bytes);
 	if (d->read_only)
 		fprintf(out, "read_only: true\n");
 	fprintf(out, "backend:\n  type: %s\n",

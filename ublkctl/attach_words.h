@@ -17,6 +17,7 @@ struct attach_device {
 	 */
 	const char *backing_folder;
 	unsigned long queues;
+	unsigned block_bytes; /* 0: those of a device that says nothing */
 	bool read_only;
 };
 

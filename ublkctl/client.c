@@ -269,6 +269,15 @@ static void tell_warnings(const json_t *data)
 		say_to(stderr, "ublkctl: warning: %s\n", json_string_value(warning));
 }
 
+void client_say_notes(FILE *out, const char *before, const json_t *of)
+{
+	json_t *note;
+	size_t i;
+
+	json_array_foreach(json_object_get(of, "notes"), i, note) if (json_is_string(note))
+		say_to(out, "%s: %s\n", before, json_string_value(note));
+}
+
 /* NULL: there is none, and why is printed. */
 static json_t *client_reply(const char *socket_path, const json_t *request, int seconds,
 			    const struct client_meanwhile *meanwhile, int passed_fd)

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "daemon/runtime/exit_code.h"
 #include "ublkctl/ctl_commands.h"
@@ -25,6 +26,9 @@ enum exit_code client_ask(const char *socket_path, json_t *request, int seconds,
 enum exit_code client_try(const char *socket_path, json_t *request, int seconds, json_t **ret_data,
 			  json_t **ret_refusal);
 void client_tell_refusal(const json_t *refusal);
+
+/* The key notes of an answer, or of a device in it: what its user has to know, a line for each. */
+void client_say_notes(FILE *out, const char *before, const json_t *of);
 
 /* The same as client_ask, and prints the data: as JSON with --json, else with print; NULL: prints
  * nothing. */

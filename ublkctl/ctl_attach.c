@@ -270,7 +270,23 @@ static bool lost_name(const struct attachment *at, const json_t *refusal)
 	return false;
 }
 
-/* *ret_again: nothing was done, and it is worth another name. */
+/* The daemon has said how: by the words of backend_block_cure. False: it has not, or twice. */
+static bool takes_blocks(struct attachment *at, const json_t *refusal)
+{
+	static const char words[] = ": set block_size: ";
+	const char *found = NULL;
+	json_t *error;
+	size_t i;
+
+	json_array_foreach(json_object_get(refusal, "errors"), i, error) if (json_is_string(error))
+		found = strstr(json_string_value(error), words);
+	if (!found || at->device.block_bytes)
+		return false;
+	at->device.block_bytes = (unsigned)strtoul(found + strlen(words), NULL, 10);
+	return at->device.block_bytes > 0;
+}
+
+/* *ret_again: nothing was done, and it is worth another name, or larger blocks. */
 static enum exit_code attach_add(struct attachment *at, bool *ret_again)
 {
 	json_t *request = client_request("add", NULL), *data, *refusal;
@@ -280,19 +296,21 @@ static enum exit_code attach_add(struct attachment *at, bool *ret_again)
 	client_set_text(&request, "yaml", at->yaml);
 	code = client_try(at->args->socket_path, request, 0, &data, &refusal);
 	if (code == EXIT_DONE) {
+		client_say_notes(stderr, "ublkctl", data);
 		json_decref(data);
 		return keep_attached(at);
 	}
 	if (at->folder)
 		snippet_drop(&at->snippet);
-	*ret_again = refusal && lost_name(at, refusal) && ++at->tries < TRIES_MAX;
+	*ret_again = refusal && ((lost_name(at, refusal) && ++at->tries < TRIES_MAX) ||
+				 takes_blocks(at, refusal));
 	if (refusal && !*ret_again)
 		client_tell_refusal(refusal);
 	json_decref(refusal);
 	return code;
 }
 
-/* Each time others were faster. */
+/* Each time others were faster; and once with the blocks that the storage has. */
 static enum exit_code attach_device(struct attachment *at)
 {
 	enum exit_code code;
@@ -348,6 +366,8 @@ static enum exit_code attach_await(const struct attachment *at)
 		code = EXIT_REFUSED;
 	} else {
 		print_attached(at, shown);
+		if (at->device.word.is_uri)
+			ctl_image_hint(at->args->name, path);
 	}
 	json_decref(shown);
 	return code;

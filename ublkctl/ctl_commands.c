@@ -154,6 +154,11 @@ long ctl_yaml_read(const char *path, char text[CTL_YAML_BYTES_MAX + 1])
 	return bytes > max ? -1 : (long)bytes;
 }
 
+static void print_added(const json_t *data)
+{
+	client_say_notes(stderr, "ublkctl", data);
+}
+
 enum exit_code ublkctl_add(const struct ublkctl_args *a)
 {
 	static char text[CTL_YAML_BYTES_MAX + 1];
@@ -170,7 +175,7 @@ enum exit_code ublkctl_add(const struct ublkctl_args *a)
 	}
 	client_set_text(&request, "file", file);
 	json_object_set_new(request, "yaml", yaml);
-	return client_ask_and_print(a, request, 0, NULL);
+	return client_ask_and_print(a, request, 0, print_added);
 }
 
 enum exit_code ublkctl_del(const struct ublkctl_args *a)

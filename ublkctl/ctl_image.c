@@ -186,6 +186,19 @@ enum exit_code ctl_image_check(const struct ublkctl_args *a, const struct word *
 	return EXIT_DONE;
 }
 
+void ctl_image_hint(const char *uri, const char *node)
+{
+	struct image_probe p;
+
+	if (image_probe(node, &p) < 0 || p.kind == IMAGE_PLAIN)
+		return;
+	say_to(stderr,
+	       "ublkctl: %s looks like a qcow2 image, and its bytes are served as they are: to "
+	       "serve what is in it, name it as data of a backend of type qcow2 in a configuration "
+	       "file, for ublkctl add -f\n",
+	       uri);
+}
+
 /* The folder of a file, without links. False: it is not there. */
 static bool real_folder(const char *path, char ret_folder[static PATH_MAX])
 {

@@ -20,6 +20,12 @@ enum exit_code ctl_image_check(const struct ublkctl_args *a, const struct word *
 			       const char *path);
 
 /*
+ * The same hint, after all, of what stands behind a URI: node is the block device that serves its
+ * bytes. Nothing where this user may not read it.
+ */
+void ctl_image_hint(const char *uri, const char *node);
+
+/*
  * Where the images below the one at this path may be, if that is not its own folder: as a->
  * backing_folder says, or where the backing file is that was asked for; "": that is it. What is not
  * there is printed: EXIT_REFUSED.

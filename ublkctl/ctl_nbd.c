@@ -17,6 +17,7 @@
 #include "backends/nbd/nbd_credentials.h"
 #include "backends/nbd/nbd_examine.h"
 #include "base/util.h"
+#include "storage/limits.h"
 #include "ublkctl/client.h"
 #include "daemon/wire/json_words.h"
 #include "ublkctl/ctl_print.h"
@@ -25,9 +26,8 @@
 
 /* For one connection. */
 #define TIMEOUT_NS (10 * NS_PER_SEC)
-/* ublkd's, without block_size in the configuration; and the most that it can have. */
+/* ublkd's, without block_size in the configuration. */
 #define BLOCK_BYTES 512u
-#define BLOCK_BYTES_MAX 4096u
 
 struct offer {
 	char *name; /* as the server said it: to ask with */
@@ -117,13 +117,18 @@ static const char *replies_name(const struct nbd_export *e)
 static json_t *device_json(const struct nbd_export *e)
 {
 	uint32_t block = MAX(e->min_block_bytes, BLOCK_BYTES);
-	uint64_t bytes = round_down(e->size_bytes, block);
+	uint64_t can_bytes = e->has_block_sizes
+				     ? round_down(e->size_bytes, (uint64_t)e->min_block_bytes)
+				     : e->size_bytes;
+	/* As storage/resize.h has it. */
+	uint64_t bytes = e->flags & NBD_FLAG_READ_ONLY ? round_up(can_bytes, (uint64_t)block)
+						       : round_down(can_bytes, (uint64_t)block);
 	/* As the backend does it: nothing is to be kept in order between readers. */
 	bool several = e->flags & (NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_READ_ONLY);
 	char size[FORMAT_BYTES], blocks[FORMAT_BYTES], tail[FORMAT_BYTES + 64] = "";
 
 	format_bytes(block, blocks);
-	if (e->min_block_bytes > BLOCK_BYTES_MAX)
+	if (e->min_block_bytes > BACKEND_BLOCK_BYTES_MAX)
 		return json_sprintf("none: its block size of %s is larger than a device supports",
 				    blocks);
 	if (bytes == 0)
@@ -131,6 +136,9 @@ static json_t *device_json(const struct nbd_export *e)
 	if (bytes < e->size_bytes)
 		snprintf(tail, sizeof(tail), ", without its last %llu bytes",
 			 (unsigned long long)(e->size_bytes - bytes));
+	else if (bytes > e->size_bytes)
+		snprintf(tail, sizeof(tail), ", with %llu bytes of zeroes behind its end",
+			 (unsigned long long)(bytes - e->size_bytes));
 	return json_sprintf("%s of %s, blocks of %s or more, %s%s",
 			    e->flags & NBD_FLAG_READ_ONLY ? "a read-only device" : "a device",
 			    format_bytes(bytes, size), blocks,

@@ -85,6 +85,14 @@ static int parse_word(const char *word, struct nvme_uri *uri, struct nvme_uri_er
 	return ret;
 }
 
+static void tell_strange_host(const char *nqn)
+{
+	const char *strange = nqn[0] ? nvme_nqn_strange(nqn) : NULL;
+
+	if (strange)
+		say_to(stderr, "ublkctl: the name of this host, %s, %s\n", nqn, strange);
+}
+
 /* Returns 0, or -EINVAL: told. */
 static int parse_discovery(const struct ublkctl_args *a, struct nvme_uri *uri)
 {
@@ -106,6 +114,7 @@ static int parse_discovery(const struct ublkctl_args *a, struct nvme_uri *uri)
 	} else {
 		if (a->host_nqn)
 			snprintf(uri->host_nqn, sizeof(uri->host_nqn), "%s", a->host_nqn);
+		tell_strange_host(uri->host_nqn);
 		return 0;
 	}
 	return -EINVAL;

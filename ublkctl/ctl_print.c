@@ -58,6 +58,7 @@ void print_list(const json_t *devices)
 	table_fini(&t);
 	json_array_foreach(devices, i, d) if (client_text(d, "error")[0])
 		say_to(stdout, "%s: %s\n", client_text(d, "name"), client_text(d, "error"));
+	json_array_foreach(devices, i, d) client_say_notes(stdout, client_text(d, "name"), d);
 }
 
 static void print_value(const char *key, const json_t *value)

@@ -207,9 +207,18 @@ static void zeroed(struct file_io *f)
 		file_complete(f, 0);
 }
 
+/* Whether zeroes follow where the file has ended, after so many bytes of what was asked for. */
+static bool may_end(const struct file_io *f, uint32_t got_bytes)
+{
+	const struct backend_io *io = f->io;
+
+	return io->offset_bytes + io->length_bytes - f->left_bytes + got_bytes >=
+	       file_of(f)->zeroes_from_bytes;
+}
+
 /*
- * A READ below an image format got less than it asked for: the file ends there, when nothing came,
- * or with O_DIRECT less than a block. What is beyond the end is zeroes.
+ * A READ where the file may end got less than it asked for: it ends there, when nothing came, or
+ * with O_DIRECT less than a block. What is beyond the end is zeroes.
  */
 static void read_short(struct file_io *f, uint32_t got_bytes)
 {
@@ -232,7 +241,7 @@ static void read_short(struct file_io *f, uint32_t got_bytes)
 static void moved(struct file_io *f, int res)
 {
 	if (res >= 0 && f->state == FILE_READ && (uint32_t)res < f->left_bytes &&
-	    file_of(f)->in_image) {
+	    may_end(f, (uint32_t)res)) {
 		read_short(f, (uint32_t)res);
 		return;
 	}

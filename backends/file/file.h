@@ -35,8 +35,10 @@ struct file_device {
 	bool is_block;
 	bool is_zoned; /* a block device with zones, served as such: file_zones.c */
 	bool direct;
-	bool in_image;	      /* below an image format: what is beyond its end reads as zeroes */
-	bool ends_anywhere;   /* images, metadata: created without a size */
+	bool in_image;	    /* below an image format: what is beyond its end reads as zeroes */
+	bool ends_anywhere; /* images, metadata: created without a size */
+	/* From here on the file may end, and reads as zeroes; UINT64_MAX: it may not end. */
+	uint64_t zeroes_from_bytes;
 	uint64_t zoned_bytes; /* of the block device with zones, with a last one that is smaller */
 	const void *zeroes;   /* FILE_ZEROES_BYTES, read-only, shared by all queues */
 	struct stat stat;

@@ -78,6 +78,7 @@ static int insist(struct backend_device *device, uint32_t align_bytes)
 {
 	const struct file_config *config = device->config;
 	uint32_t block_bytes = device->open_params.logical_block_bytes;
+	char cure[BACKEND_BLOCK_CURE_BYTES];
 	int ret;
 
 	if (align_bytes == 0)
@@ -86,17 +87,17 @@ static int insist(struct backend_device *device, uint32_t align_bytes)
 				    "direct I/O; set direct: auto",
 				    config->path);
 	if (align_bytes != ALIGN_UNKNOWN && align_bytes > block_bytes)
-		return backend_fail(device, -EINVAL,
-				    "direct: on for %s needs block_size: %u (it is %u)",
-				    config->path, align_bytes, block_bytes);
+		return backend_fail(
+			device, -EINVAL, "direct: on for %s cannot serve blocks of %u bytes: %s",
+			config->path, block_bytes, backend_block_cure(align_bytes, cure));
 	ret = set_direct(device->priv, true);
 	if (ret == 0 && align_bytes == ALIGN_UNKNOWN)
 		ret = try_read(device);
 	if (ret < 0)
-		return backend_fail(device, ret,
-				    "direct: on failed for %s (%s): set direct: auto, or "
-				    "block_size: 4096",
-				    config->path, errname(ret));
+		return backend_fail(
+			device, ret, "direct: on failed for %s (%s): set direct: auto%s",
+			config->path, errname(ret),
+			block_bytes < BACKEND_BLOCK_BYTES_MAX ? ", or block_size: 4096" : "");
 	return 0;
 }
 

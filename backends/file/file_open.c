@@ -12,7 +12,7 @@
  * An image ends anywhere. Below its format, the file has the blocks that it begins, one at least,
  * and what is beyond its end reads as zeroes (file.c), as with QEMU. So it is also created without
  * a size, empty: the format fills it, at this start or at the next one. So does a file of metadata,
- * where a block is a byte.
+ * where a block is a byte. Any other file that ends within a block: storage/resize.h.
  */
 #include "backends/file/file.h"
 
@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "storage/node.h"
+#include "storage/resize.h"
 
 static const char *const auto_values[] = { "auto", "on", "off", NULL };
 
@@ -257,25 +258,26 @@ int file_found_size(struct backend_device *device, uint64_t *ret_bytes)
 	return 0;
 }
 
-/* All of the file, but for a last block that is not whole; of an image that one, or the first. */
+/* Of an image the blocks that it begins, and the first; of another file what resize.h says. */
 static int whole_size(struct backend_device *device, uint64_t have_bytes)
 {
-	const struct file_device *file = device->priv;
+	struct file_device *file = device->priv;
 	uint32_t block_bytes = device->open_params.logical_block_bytes;
-	uint64_t size_bytes = file->ends_anywhere
-				      ? round_up(MAX(have_bytes, 1ull), (uint64_t)block_bytes)
-				      : round_down(have_bytes, block_bytes);
 
-	if (size_bytes == 0)
+	if (file->ends_anywhere) {
+		device->limits.size_bytes = round_up(MAX(have_bytes, 1ull), (uint64_t)block_bytes);
+		return 0;
+	}
+	backend_set_found_size(device, have_bytes);
+	if (device->limits.size_bytes == 0)
 		return backend_fail(device, -EINVAL,
 				    "%s has %llu bytes, less than a block: set size and create: "
 				    "true to let it grow",
 				    file_path(device), (unsigned long long)have_bytes);
-	if (size_bytes < have_bytes)
-		log_warn("file does not end on a block: its last bytes are left out",
-			 "device=%s path=\"%s\" bytes=%llu", device->name, file_path(device),
-			 (unsigned long long)(have_bytes - size_bytes));
-	device->limits.size_bytes = size_bytes;
+	/* Direct I/O asks for whole blocks: the end is seen when it comes. */
+	if (device->tail.is_padded)
+		file->zeroes_from_bytes = have_bytes;
+	device->tail.is_padded = false;
 	return 0;
 }
 
@@ -289,6 +291,8 @@ static int file_find_size(struct backend_device *device)
 		return ret;
 	if (device->open_params.size_bytes && device->open_params.size_bytes <= have_bytes) {
 		device->limits.size_bytes = device->open_params.size_bytes;
+		if (config->size_bytes == 0)
+			device->tail.found_bytes = have_bytes;
 		return 0;
 	}
 	if (config->size_bytes == 0 || device->open_params.size_bytes)
@@ -366,6 +370,7 @@ int file_open(struct backend_device *device)
 	file->name = device->name;
 	file->in_image = backend_is_in_image(device);
 	file->ends_anywhere = file->in_image || (device->as && device->as->is_bytewise);
+	file->zeroes_from_bytes = file->in_image ? 0 : UINT64_MAX;
 	list_init(&file->opened);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		int ret = steps[i](device);

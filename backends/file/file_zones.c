@@ -54,6 +54,7 @@ int file_check_zones(struct backend_device *device)
 {
 	const struct file_config *config = device->config;
 	struct file_device *file = device->priv;
+	uint64_t block_bytes;
 
 	if (!file->is_block || !is_host_managed(file->stat.st_rdev))
 		return 0;
@@ -67,13 +68,13 @@ int file_check_zones(struct backend_device *device)
 				    "below it, or read_only: true",
 				    config->path, config->path);
 	}
-	if (!file->direct)
+	block_bytes = file_queue_limit(file->stat.st_rdev, "logical_block_size");
+	/* Larger ones are refused because of that, without a cure. */
+	if (!file->direct && block_bytes <= BACKEND_BLOCK_BYTES_MAX)
 		return backend_fail(device, -EINVAL,
 				    "%s is a zoned block device and needs direct I/O: set direct: "
 				    "auto, and block_size: %llu",
-				    config->path,
-				    (unsigned long long)file_queue_limit(file->stat.st_rdev,
-									 "logical_block_size"));
+				    config->path, (unsigned long long)block_bytes);
 	if (config->size_bytes)
 		return backend_fail(device, -EINVAL,
 				    "%s is a zoned block device, which is served as a whole: leave "

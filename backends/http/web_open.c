@@ -243,6 +243,7 @@ void web_open_async(struct backend_visit *visit)
 
 	visit->doing = "asking its server";
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+	visit->ends_ns = ring_clock_ns() + d->config->outage.timeout_ns;
 	if (!question) {
 		backend_visit_done(visit, backend_fail(visit->device, -ENOMEM, "out of memory"));
 		return;

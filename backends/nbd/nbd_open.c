@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/resize.h"
 #include "storage/visit.h"
 
 static bool wants_simple(const struct nbd_config *config, const struct net_addresses *addresses)
@@ -51,10 +52,12 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 {
 	struct nbd_device *nbd = device->priv;
 	uint32_t block_bytes = MAX(export->min_block_bytes, 512u);
+	/* A server that says nothing of blocks is asked for less at the end, as QEMU does. */
+	uint64_t rest_bytes =
+		export->has_block_sizes ? export->size_bytes % export->min_block_bytes : 0;
 	bool several = export->flags & NBD_FLAG_CAN_MULTI_CONN;
 
 	device->limits = (struct backend_limits){
-		.size_bytes = export->size_bytes - export->size_bytes % block_bytes,
 		.caps = caps_of(export),
 		.logical_block_bytes = block_bytes,
 		.io_opt_bytes = export->has_block_sizes ? export->preferred_block_bytes : 0,
@@ -65,6 +68,10 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 		.queue_nr_max = several ? 0 : 1,
 		.queue_nr_cure = "let the NBD server allow several connections (multi-conn)",
 	};
+	backend_set_found_size(device, export->size_bytes - rest_bytes);
+	if (rest_bytes)
+		device->note = "the export ends within a block of its server: the last bytes are "
+			       "left out, for no request can reach them";
 	nbd->conns_per_queue = several ? (unsigned)nbd->config->connections : 1;
 	if (!several && nbd->config->connections > 1)
 		log_info("the server allows one connection at a time", "device=%s export=\"%s\"",
@@ -115,6 +122,13 @@ static void nbd_answered(void *arg, int ret, const struct nbd_export *export, co
 	backend_visit_done(visit, ret);
 }
 
+static const char *nbd_waits_for(const struct backend_visit *visit, char *buf, size_t bytes)
+{
+	const struct nbd_device *nbd = visit->device->priv;
+
+	return nbd->question ? nbd_examine_doing(nbd->question, buf, bytes) : "";
+}
+
 void nbd_open_async(struct backend_visit *visit)
 {
 	struct nbd_device *nbd = visit->device->priv;
@@ -133,6 +147,8 @@ void nbd_open_async(struct backend_visit *visit)
 	wish.no_structured = wish.no_extended = found->simple;
 	visit->doing = "asking its server";
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+	visit->ends_ns = ring_clock_ns() + params.timeout_ns;
+	visit->waits_for = nbd_waits_for;
 	ret = nbd_examine_begin(&nbd->question, visit->reactor, &params, nbd_answered, visit);
 	if (ret < 0)
 		backend_visit_done(visit, ret);

@@ -8,6 +8,7 @@
 #include "backends/nvme/nvme.h"
 #include "base/util.h"
 #include "storage/grown.h"
+#include "storage/resize.h"
 
 static bool ids_differ(const struct nvme_ids *was, const struct nvme_ids *is)
 {
@@ -31,7 +32,7 @@ static void nvme_changed_how(const struct nvme_device *nvme,
 	else if (was->block_bytes != is->block_bytes)
 		snprintf(buf, bytes, "its blocks were of %u bytes, are of %u", was->block_bytes,
 			 is->block_bytes);
-	else if (is->size_bytes < backend_size(nvme->device))
+	else if (is->size_bytes < backend_size_needed(nvme->device))
 		snprintf(buf, bytes, "size was %s, is %s",
 			 option_format_size(backend_size(nvme->device), before, sizeof(before)),
 			 option_format_size(is->size_bytes, after, sizeof(after)));

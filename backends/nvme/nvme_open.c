@@ -14,6 +14,7 @@
 #include "backends/nvme/nvme_examine.h"
 #include "backends/nvme/nvme_host.h"
 #include "base/util.h"
+#include "storage/resize.h"
 #include "storage/visit.h"
 
 struct nvme_fabrics_config nvme_fabrics_wish(const struct nvme_device *nvme)
@@ -78,8 +79,6 @@ static void namespace_limits(struct backend_device *device)
 	uint32_t block = ns->block_bytes;
 
 	device->limits = (struct backend_limits){
-		.size_bytes =
-			taken_over_bytes ? MIN(taken_over_bytes, ns->size_bytes) : ns->size_bytes,
 		.caps = namespace_caps(nvme),
 		.logical_block_bytes = block,
 		/* What is written as a whole even when the power fails. */
@@ -94,6 +93,9 @@ static void namespace_limits(struct backend_device *device)
 			MIN((uint64_t)controller->max_zeroes_bytes, 65536ull * block), block),
 		.boundary_bytes = ns->boundary_bytes,
 	};
+	backend_set_found_size(device, ns->size_bytes);
+	if (taken_over_bytes)
+		device->limits.size_bytes = MIN(taken_over_bytes, device->limits.size_bytes);
 }
 
 /* ---- open ---- */
@@ -119,6 +121,29 @@ static int find_addresses(struct backend_device *device)
 	return 0;
 }
 
+static void tell_strange_names(struct backend_device *device)
+{
+	const struct nvme_device *nvme = device->priv;
+	const struct nvme_uri *uri = &nvme->target.uri;
+	const char *subsystem = nvme_nqn_strange(uri->subsystem_nqn);
+	const char *host = nvme_nqn_strange(uri->host_nqn);
+
+	if (subsystem)
+		log_warn("the name of the subsystem is strange",
+			 "device=%s nqn=\"%s\" reason=\"%s\"", nvme->name, uri->subsystem_nqn,
+			 subsystem);
+	if (host)
+		log_warn("the name of this host is strange", "device=%s nqn=\"%s\" reason=\"%s\"",
+			 nvme->name, uri->host_nqn, host);
+	if (subsystem || host)
+		device->note = subsystem ? "the name of its NVMe subsystem has not the form of an "
+					   "NQN, nqn.2024-01.com.example:disk: not every target "
+					   "takes that"
+					 : "host_nqn has not the form of an NQN, "
+					   "nqn.2024-01.com.example:host: not every target takes "
+					   "that";
+}
+
 int nvme_open(struct backend_device *device)
 {
 	struct nvme_device *nvme = device->priv;
@@ -135,6 +160,7 @@ int nvme_open(struct backend_device *device)
 				     sizeof(device->error));
 	if (ret < 0)
 		return ret;
+	tell_strange_names(device);
 	for (unsigned i = 0; i < nvme->target.path_nr; i++)
 		nvme->path[i] = net_host_format(&nvme->target.path[i], nvme->address[i],
 						sizeof(nvme->address[i]));
@@ -170,6 +196,13 @@ static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found, 
 	backend_visit_done(visit, 0);
 }
 
+static const char *nvme_waits_for(const struct backend_visit *visit, char *buf, size_t bytes)
+{
+	const struct nvme_device *nvme = visit->device->priv;
+
+	return nvme->question ? nvme_examine_doing(nvme->question, buf, bytes) : "";
+}
+
 void nvme_open_async(struct backend_visit *visit)
 {
 	struct nvme_device *nvme = visit->device->priv;
@@ -186,6 +219,8 @@ void nvme_open_async(struct backend_visit *visit)
 
 	visit->doing = "asking its target";
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+	visit->ends_ns = ring_clock_ns() + params.timeout_ns;
+	visit->waits_for = nvme_waits_for;
 	ret = nvme_examine_begin(&nvme->question, visit->reactor, &params, nvme_answered, visit);
 	if (ret < 0)
 		backend_visit_done(visit, ret);

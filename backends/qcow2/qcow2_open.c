@@ -86,12 +86,12 @@ static void image_limits(struct qcow2_device *d)
 	struct backend_limits *limits = &d->device->limits;
 	uint32_t cluster = (uint32_t)qcow2_cluster_bytes(&d->header.g);
 
-	limits->size_bytes = d->header.size_bytes;
 	limits->io_opt_bytes = cluster;
 	limits->max_discard_bytes = limits->max_write_zeroes_bytes = 0;
 	limits->boundary_bytes = 0;
 	limits->discard_granularity_bytes = cluster;
 	image_caps(d, limits);
+	backend_set_found_size(d->device, d->header.size_bytes);
 }
 
 void qcow2_open_done(struct qcow2_open *p)

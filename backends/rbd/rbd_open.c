@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/util.h"
 #include "storage/grown.h"
+#include "storage/resize.h"
 
 /* A DISCARD is a request for each object. */
 #define DISCARD_OBJECTS_MAX 256u
@@ -48,7 +49,6 @@ static int limits_find(struct backend_device *device, const struct ceph_image *i
 		return backend_fail(device, ret, "%s cannot be asked what it is: %s", d->address,
 				    errname(ret));
 	device->limits = (struct backend_limits){
-		.size_bytes = round_down(size_bytes, 512),
 		.caps = limits_caps(d),
 		.logical_block_bytes =
 			d->config->encryption == CEPH_ENCRYPTION_LUKS2 ? LUKS2_BLOCK_BYTES : 0,
@@ -59,7 +59,8 @@ static int limits_find(struct backend_device *device, const struct ceph_image *i
 					  ? (uint32_t)unit_bytes
 					  : 0,
 	};
-	if (size_bytes < 512)
+	backend_set_found_size(device, size_bytes);
+	if (size_bytes == 0)
 		return backend_fail(device, -EINVAL, "%s is empty: see rbd resize", d->address);
 	return 0;
 }
@@ -111,7 +112,7 @@ static int open_image(struct backend_device *device)
 	if (ret < 0)
 		return ret;
 	/* Not when the image has told of another one meanwhile. */
-	atomic_compare_exchange_strong(&d->seen_bytes, &unseen_bytes, device->limits.size_bytes);
+	atomic_compare_exchange_strong(&d->seen_bytes, &unseen_bytes, device->tail.found_bytes);
 	return ceph_fence_note(d, image->client);
 }
 
@@ -179,6 +180,13 @@ static void size_tell_shrunk(struct ceph_device *d, uint64_t now_bytes)
 		       option_format_size(backend_size(d->device), is, sizeof(is)));
 }
 
+/* Whether an image of so many bytes has room for a larger device. */
+static bool size_is_larger(const struct ceph_device *d, uint64_t bytes)
+{
+	return round_down(bytes, (uint64_t)d->device->open_params.logical_block_bytes) >
+	       backend_size(d->device);
+}
+
 /* The one who hears of it is there while a queue is open. */
 static void size_tell_grown(struct ceph_device *d)
 {
@@ -192,7 +200,7 @@ void ceph_news_begin(struct ceph_device *d)
 {
 	pthread_mutex_lock(&d->news_lock);
 	/* What was not told since it was opened. */
-	if (d->news_queue_nr++ == 0 && atomic_load(&d->seen_bytes) > backend_size(d->device))
+	if (d->news_queue_nr++ == 0 && size_is_larger(d, atomic_load(&d->seen_bytes)))
 		backend_has_grown(d->device);
 	pthread_mutex_unlock(&d->news_lock);
 }
@@ -210,13 +218,12 @@ void ceph_size_changed(struct ceph_device *d, const struct ceph_image *image)
 
 	if (d->api->rbd_get_size(image->rbd, &bytes) < 0)
 		return;
-	bytes = round_down(bytes, 512);
 	before = atomic_exchange(&d->seen_bytes, bytes);
 	if (before == 0 || before == bytes)
 		return; /* not open yet; a snapshot was made */
-	if (bytes > backend_size(d->device))
+	if (size_is_larger(d, bytes))
 		size_tell_grown(d);
-	else if (bytes < backend_size(d->device))
+	else if (bytes < backend_size_needed(d->device))
 		size_tell_shrunk(d, bytes);
 }
 

@@ -391,6 +391,7 @@ int s3_disk_visit_begin(struct backend_visit *visit)
 	timer_init(&v->wait, open_on_wait);
 	visit->doing = "asking its server";
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
+	visit->ends_ns = ring_clock_ns() + d->web.config->outage.timeout_ns;
 	ret = s3_disk_client_init(&v->client, &d->web, visit->reactor, device->error,
 				  sizeof(device->error));
 	if (ret == 0)

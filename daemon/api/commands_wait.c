@@ -14,6 +14,7 @@
 
 #include "base/util.h"
 #include "daemon/api/commands_internal.h"
+#include "daemon/api/json_device.h"
 #include "daemon/wire/json_words.h"
 
 struct wait;
@@ -68,6 +69,26 @@ static json_t *waited_names(const struct wait *w)
 	return all;
 }
 
+/* What the users of these devices have to know, "NAME: words"; NULL: nothing. */
+static json_t *waited_notes(const struct wait *w)
+{
+	json_t *all = NULL, *notes, *note;
+	size_t idx;
+
+	for (size_t i = 0; i < w->nr; i++) {
+		const char *name = w->waited[i].name;
+		const struct member *m = device_set_find(w->commands->device_set, name);
+
+		notes = m ? json_device_notes(m) : NULL;
+		if (notes && !all)
+			all = json_array();
+		json_array_foreach(notes, idx, note) json_array_append_new(
+			all, json_words_format("%s: %s", name, json_string_value(note)));
+		json_decref(notes);
+	}
+	return all;
+}
+
 static void finish_wait(struct wait *w)
 {
 	struct socket_client *client = w->client;
@@ -76,7 +97,8 @@ static void finish_wait(struct wait *w)
 
 	if (error_nr == 0) {
 		socket_answer(client,
-			      json_pack("{s:o, s:O*}", "devices", waited_names(w), "warnings",
+			      json_pack("{s:o, s:o*, s:O*}", "devices", waited_names(w), "notes",
+					waited_notes(w), "warnings",
 					json_array_size(w->warnings) ? w->warnings : NULL));
 	} else if (error_nr == 1) {
 		socket_refuse(client, json_string_value(json_array_get(w->errors, 0)),

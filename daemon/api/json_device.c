@@ -9,6 +9,7 @@
 
 #include "storage/sharing.h"
 #include "storage/spec.h"
+#include "storage/resize.h"
 #include "filters/throttle/throttle.h"
 #include "base/errname.h"
 #include "base/histogram.h"
@@ -67,17 +68,35 @@ static void get_info(const struct member *m, struct device_info *ret_info)
 		device_info(m->device, ret_info);
 }
 
+json_t *json_device_notes(const struct member *m)
+{
+	const struct backend_device *backend = member_backend(m);
+	char words[BACKEND_NOTE_BYTES];
+	json_t *all = NULL;
+
+	for (unsigned i = 0; backend && backend_note(backend, i, words); i++) {
+		if (!all)
+			all = json_array();
+		json_array_append_new(all, json_words(words));
+	}
+	return all;
+}
+
 json_t *json_device_line(const struct member *m)
 {
+	json_t *notes = json_device_notes(m), *line;
 	struct device_info info;
 
 	get_info(m, &info);
-	return json_pack("{s:s, s:s, s:I, s:o, s:s, s:I, s:i, s:i, s:i, s:o}", "name",
+	line = json_pack("{s:s, s:s, s:I, s:o, s:s, s:I, s:i, s:i, s:i, s:o}", "name",
 			 m->settings->options.name, "state", member_state_name(m), "id",
 			 (json_int_t)info.id, "path", device_path(&info), "backend", info.backend,
 			 "size_bytes", (json_int_t)info.size_bytes, "queues", (int)info.queues,
 			 "depth", (int)info.depth, "block_bytes", (int)info.logical_block_bytes,
 			 "error", member_error(m));
+	if (notes)
+		json_object_set_new(line, "notes", notes);
+	return line;
 }
 
 /* Bits of caps by name. Without BACKEND_CAP_GROWS, which is for nodes and not for users. */

@@ -7,6 +7,9 @@
 
 #include "daemon/devices/device_set.h"
 
+/* What its user has to know (storage/resize.h), in words; NULL: nothing. */
+json_t *json_device_notes(const struct member *m);
+
 /* A device in the answer to `list`. */
 json_t *json_device_line(const struct member *m);
 

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -217,6 +218,17 @@ const char *backend_work_doing(const struct backend_work *w, uint64_t *ret_since
 	*ret_since_ns = look.since_ns;
 	worker_thread_where(look.tid, where);
 	return look.doing ? look.doing : doing;
+}
+
+uint64_t backend_work_ends_ns(const struct backend_work *w,
+			      char waits_for[static BACKEND_LIFE_WAIT_BYTES])
+{
+	struct backend_life_look look = { 0 };
+
+	if (w->life)
+		backend_life_look(w->life, &look);
+	memcpy(waits_for, look.waits_for, sizeof(look.waits_for));
+	return look.ends_ns;
 }
 
 void backend_work_free(struct backend_work *w)

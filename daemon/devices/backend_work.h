@@ -67,6 +67,13 @@ const char *backend_work_loss(const struct backend_work *work);
 const char *backend_work_doing(const struct backend_work *work, uint64_t *ret_since_ns,
 			       char where[static WORKER_TEXT_BYTES]);
 
+/*
+ * When it ends by a limit of its own, if not before (ring_clock_ns); 0: unknown. waits_for: what it
+ * waits for until then, in more words; "".
+ */
+uint64_t backend_work_ends_ns(const struct backend_work *work,
+			      char waits_for[static BACKEND_LIFE_WAIT_BYTES]);
+
 /* At any time. A backend that it has opened, or will, is closed. Accepts NULL. */
 void backend_work_free(struct backend_work *work);
 

@@ -3,7 +3,8 @@
  *
  * Happy path of a reload: equal members are left alone; changed ones are stopped and started as
  * `next`; missing ones are removed; new ones wait until all that is stopped is gone. A device that
- * is being adopted is served first, as it was: the driver has it, and its users wait.
+ * is being adopted is served first, as it was: the driver has it, and its users wait. One that
+ * could not be adopted is tried again, also when no file names it (it was added or attached).
  *
  * Happy path of a resize: device_resize, its event, the watches are told. Settings stay as
  * configured: the size of a device that serves is its own. If nothing but the size grew in a
@@ -227,6 +228,9 @@ void device_set_reload(struct device_set *set, struct settings *settings)
 			log_info("device is no longer configured", "device=%s",
 				 m->settings->options.name);
 			device_set_del(set, m, false);
+		} else if (m->state == MEMBER_FAILED && m->past && !m->given_up) {
+			log_info("device is tried again", "device=%s", m->settings->options.name);
+			restart_as(set, m, device_settings_ref(m->settings));
 		}
 	}
 	for (size_t i = 0; i < settings->device_nr; i++) {

@@ -33,6 +33,8 @@
 #define SERVER_RETRY_NS (200 * NS_PER_MS)
 /* Between two looks for a file that another device of this daemon may bring. */
 #define ABSENT_RETRY_NS (100 * NS_PER_MS)
+/* So much longer than open_timeout a backend has that is about to say why it cannot be opened. */
+#define REASON_NS (2 * NS_PER_SEC)
 /* udev makes its links to a new device in less. */
 #define NODE_OUTAGE_TIMEOUT_NS (3 * NS_PER_SEC)
 
@@ -67,20 +69,37 @@ void device_set_fill_spec(const struct device_set *set, const struct member *m,
 
 /* ---- open timeout ---- */
 
+/*
+ * Its own limit, as long as ours by default, ends it about now, with the reason that its user would
+ * have got too late. False: it does not, or should have by far.
+ */
+static bool wait_for_reason(struct ev_loop *ev, struct ev_timer *w, uint64_t ends_ns)
+{
+	uint64_t now_ns = ring_clock_ns(), until_ns = ends_ns + REASON_NS;
+
+	if (ends_ns == 0 || until_ns <= now_ns || ends_ns > now_ns + REASON_NS)
+		return false;
+	ev_timer_set(w, (double)(until_ns - now_ns) / NS_PER_SEC, 0.);
+	ev_timer_start(ev, w);
+	return true;
+}
+
 static void on_late_work(struct ev_loop *ev, struct ev_timer *w, int events)
 {
 	struct member *m = container_of(w, struct member, open_timeout);
 	const char *doing = "waiting to open its backend";
-	char where[WORKER_TEXT_BYTES] = "";
+	char where[WORKER_TEXT_BYTES] = "", waits_for[BACKEND_LIFE_WAIT_BYTES] = "";
 	uint64_t since_ns;
 
 	(void)events;
 	ev_timer_stop(ev, w);
+	if (m->work && wait_for_reason(ev, w, backend_work_ends_ns(m->work, waits_for)))
+		return;
 	if (m->work)
 		doing = backend_work_doing(m->work, &since_ns, where);
-	snprintf(m->error, sizeof(m->error), "%s takes longer than %.0f s%s%s%s", doing,
-		 m->device_set->open_timeout_seconds, where[0] ? " (in the kernel: " : "", where,
-		 where[0] ? ")" : "");
+	snprintf(m->error, sizeof(m->error), "%s takes longer than %.0f s%s%s%s%s%s", doing,
+		 m->device_set->open_timeout_seconds, waits_for[0] ? ": " : "", waits_for,
+		 where[0] ? " (in the kernel: " : "", where, where[0] ? ")" : "");
 	device_set_is_late(m, member_state_name(m), m->error);
 }
 

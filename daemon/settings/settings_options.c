@@ -65,9 +65,10 @@ const struct option settings_daemon_options[] = {
 	  .max = 60 * NS_PER_SEC,
 	  .def = "10s",
 	  .help = "If opening the backend of a device takes longer than this, the daemon logs the "
-		  "device as late and serves it when it opens. An upgrade does not wait longer: "
-		  "the old daemon takes all devices back. Raise it where opening is slow, for "
-		  "example with an encrypted image of a busy cluster." },
+		  "device as late and serves it when it opens; up to two seconds longer where a "
+		  "timeout of the backend is about to end that with a reason. An upgrade does not "
+		  "wait longer: the old daemon takes all devices back. Raise it where opening is "
+		  "slow, for example with an encrypted image of a busy cluster." },
 	{ .name = "command_timeout",
 	  .type = OPTION_DURATION,
 	  .offset = offsetof(struct daemon_settings, command_timeout_ns),
@@ -138,7 +139,7 @@ const struct option settings_device_options[] = {
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct device_options, block_bytes),
 	  .min = 512,
-	  .max = 4096,
+	  .max = BACKEND_BLOCK_BYTES_MAX,
 	  .def = "512",
 	  .flags = OPTION_POWER_OF_TWO,
 	  .help = "Logical block size: the smallest unit of a request." },

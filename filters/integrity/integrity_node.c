@@ -50,7 +50,7 @@ static const struct option integrity_options[] = {
 	{ .name = "interval",
 	  .type = OPTION_SIZE,
 	  .offset = offsetof(struct integrity_config, interval_bytes),
-	  .max = 65536,
+	  .max = BACKEND_BLOCK_BYTES_MAX,
 	  .def = "0",
 	  .help = "Bytes that have a checksum of their own: a power of two from 512 up to "
 		  "block_size. 0: as block_size." },

@@ -72,6 +72,12 @@ static void below_reported(struct zoned_visit *v)
 	struct zoned_device *d = v->d;
 	uint32_t written_nr = d->shape.zone_nr - v->found.conventional_nr;
 
+	if (written_nr == 0) {
+		zoned_visit_end(v, -EINVAL,
+				"all zones of the backend are conventional, and Linux takes no "
+				"zoned device without one that is written in order");
+		return;
+	}
 	if (d->shape.capacity_bytes == 0)
 		d->shape.capacity_bytes = d->shape.zone_bytes;
 	/* Of those that stand before the first that says it. */

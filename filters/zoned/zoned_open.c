@@ -263,6 +263,23 @@ static void wanted_header(const struct zoned_device *d, struct zone_header *ret_
 	};
 }
 
+/* Linux takes no zoned device without a zone that is written in order (blk_revalidate_disk_zones).
+ */
+static bool has_zones_in_order(struct zoned_visit *v)
+{
+	const struct zone_header *h = &v->d->header;
+	char words[ZONED_WORDS_BYTES];
+
+	if (h->conventional_nr < h->zone_nr)
+		return true;
+	snprintf(words, sizeof(words),
+		 "the backend has room for %u zones, of which one at least must not be "
+		 "conventional: set conventional to at most %u, or make the backend larger",
+		 h->zone_nr, h->zone_nr - 1);
+	zoned_visit_end(v, -EINVAL, words);
+	return false;
+}
+
 static void make_new(struct zoned_visit *v)
 {
 	struct zoned_device *d = v->d;
@@ -278,6 +295,8 @@ static void make_new(struct zoned_visit *v)
 				"the backend is too small for one zone and the table of zones");
 		return;
 	}
+	if (!has_zones_in_order(v))
+		return;
 	ret = draw_instance(&d->header.instance);
 	if (ret == 0)
 		ret = zoned_prepare(d);
@@ -293,6 +312,10 @@ static const char *shape_differs(const struct zoned_device *d, const struct zone
 {
 	struct zone_header wanted;
 
+	/* No configuration is the cure. */
+	if (found->conventional_nr == found->zone_nr)
+		return "the backend holds conventional zones alone, which Linux does not take: "
+		       "clear its first 4 KiB to lose what they hold";
 	wanted_header(d, &wanted);
 	wanted.conventional_nr =
 		(uint32_t)MIN(zones_config(d)->conventional_nr, (uint64_t)found->zone_nr);

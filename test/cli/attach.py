@@ -29,6 +29,7 @@ class Daemon:
 
     def __init__(self):
         self.devices, self.folder, self.refuse, self.before_add = {}, None, None, None
+        self.wants_blocks, self.notes = None, []
         self.asked, self.seen = [], []
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(SOCKET)
@@ -47,6 +48,9 @@ class Daemon:
         self.seen.append(sorted(os.listdir(FOLDER)) if os.path.isdir(FOLDER) else None)
         if command == "add" and self.before_add:
             self.before_add()
+        if command == "add" and self.wants_blocks and self.wants_blocks not in request["yaml"]:
+            words = f"disk: cannot serve blocks of 512 bytes: set {self.wants_blocks}"
+            return {"ok": False, "error": words, "errors": [words]}
         if command in ("add", "del") and self.refuse:
             return {"ok": False, "error": self.refuse, "errors": [f"<attach>:1:7: {self.refuse}"]}
         data = {}
@@ -57,6 +61,7 @@ class Daemon:
         elif command == "add":
             name = re.search(r'^name: "(.*)"$', request["yaml"], re.M).group(1)
             self.devices[name] = {"name": name, "path": NODE, "id": 77, "from_file": False}
+            data = {"devices": [name], "notes": [f"{name}: {note}" for note in self.notes]}
         elif command == "show":
             data = self.devices[request["name"]]
         elif command == "del":
@@ -73,7 +78,7 @@ daemon = Daemon()
 def check(fn):
     """Runs fn on a fresh daemon and an empty folder; its documentation is the name of the check."""
     daemon.__dict__.update(devices={"own": {"name": "own", "path": "/dev/ublkb5", "id": 5, "from_file": True}},
-                           folder=None, refuse=None, before_add=None, asked=[], seen=[])
+                           folder=None, refuse=None, before_add=None, wants_blocks=None, notes=[], asked=[], seen=[])
     subprocess.run(["rm", "-rf", FOLDER], check=True)
     tap.run(fn)
 
@@ -282,6 +287,29 @@ def faster():
     daemon.before_add = lambda: daemon.devices.update(passwd={"name": "passwd"})
     daemon.refuse = "passwd: is not done yet; it goes on"
     expect(1, "not done yet", "attach", "/etc/passwd")
+
+
+@check
+def larger_blocks():
+    """storage with larger blocks: the cure of the daemon is followed, and kept"""
+    daemon.folder, daemon.wants_blocks = FOLDER, "block_size: 4096"
+    got = attach(DISK, "--persist")
+    assert "cannot serve" not in got[2] and list(daemon.devices) == ["own", "disk.img"], got
+    assert ["block_size: 4096\n" in yaml for yaml in daemon.yaml()] == [False, True], daemon.yaml()
+    with open(os.path.join(FOLDER, "disk.img.yaml"), encoding="utf-8") as file:
+        assert file.read().endswith(daemon.yaml()[1])
+    # Once.
+    daemon.wants_blocks = "block_size: 4096 perhaps"
+    expect(1, "set block_size: 4096 perhaps", "attach", DISK)
+    assert len(daemon.yaml()) == 4
+
+
+@check
+def notes():
+    """what the daemon has to say of the device is told"""
+    daemon.notes = ["the storage ends within a block of 512 bytes: its last 419 bytes are left out"]
+    got = attach(DISK)
+    assert f"ublkctl: disk.img: {daemon.notes[0]}\n" in got[2], got
 
 
 @check

@@ -144,7 +144,9 @@ host_names() {
 		discover 1 "$at" --host-nqn "$nqn:other" && printed_nothing &&
 		said "does not allow the host $nqn:other: add this NQN to its allowed hosts at the target" &&
 		discover 2 "nvme+tcp://$at/?hostnqn=$host_nqn" --host-nqn "$host_nqn" && said 'the URI has it too' &&
-		discover 2 "$at" --host-nqn nobody && said '--host-nqn nobody: an NQN looks like '
+		discover 1 "$at" --host-nqn nobody && said 'the name of this host, nobody, has not the form of an NQN' &&
+		said 'does not allow the host nobody' && discover 2 "$at" --host-nqn $'no\nbody' && said 'an NQN has no control characters' &&
+		target --set allow_host=nobody && discover 0 "$at" --host-nqn nobody && said 'has not the form of an NQN'
 }
 
 digests() {

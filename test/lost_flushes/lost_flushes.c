@@ -57,7 +57,7 @@ static const struct tree trees[] = {
 	  .yaml = "type: stripe\nverify: true\nchunk: 8KiB\nbackends: [" DISK("a") ", " DISK(
 		  "b") "]" },
 	{ .name = "zoned",
-	  .yaml = "type: zoned\nzones: {size: 64KiB, conventional: 1000000}\nbackend: " DISK("a"),
+	  .yaml = "type: zoned\nzones: {size: 64KiB, conventional: 62}\nbackend: " DISK("a"),
 	  .must_reopen = true },
 	{ .name = "integrity",
 	  .yaml = "type: integrity\ndata: " DISK("a") "\nmetadata: " SMALL_DISK("b"),

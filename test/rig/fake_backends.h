@@ -112,6 +112,7 @@ static char fake_found[64] = "nothing";	   /* what the last net that was asked f
 static atomic_int fake_nets;	     /* that are open */
 static atomic_bool fake_close_waits; /* closing one lasts as long as this is set */
 static atomic_bool fake_absent;	     /* what /dev/... names is not there */
+static int64_t fake_limit_ns;	     /* when one that is asked ends, as it says, from then; 0 */
 
 static void fake_net_close(struct backend_device *device)
 {
@@ -165,6 +166,14 @@ static void fake_net_look(struct timer *timer)
 		reactor_timer_arm(net->visit->reactor, timer, ring_clock_ns() + NS_PER_MS);
 }
 
+static const char *fake_net_waits_for(const struct backend_visit *visit, char *buf, size_t bytes)
+{
+	const struct fake_config *config = visit->device->config;
+
+	snprintf(buf, bytes, "waiting for %s", config->path);
+	return buf;
+}
+
 static void fake_net_ask(struct backend_visit *visit)
 {
 	const struct fake_config *config = visit->device->config;
@@ -173,6 +182,8 @@ static void fake_net_ask(struct backend_visit *visit)
 
 	net->visit = visit;
 	visit->doing = "asking its server";
+	visit->waits_for = fake_net_waits_for;
+	visit->ends_ns = fake_limit_ns ? ring_clock_ns() + (uint64_t)fake_limit_ns : 0;
 	if (strncmp(config->path, "stuck", 5) != 0)
 		atomic_fetch_add(&fake_asked, 1);
 	else

@@ -97,6 +97,47 @@ block() {
 }
 ok "a block device" block
 
+# ---- storage that ends within a block, and with larger ones ----
+
+size_is() { [ "$(blockdev --getsize64 "$path")" = "$1" ]; }
+left_out='the storage ends within a block of 512 bytes: its last 419 bytes are left out'
+odd() {
+	head -c 241059 /dev/urandom >/mnt/ram/odd.img
+	said "^ublkctl: odd.img: $left_out" ublkctl attach /mnt/ram/odd.img && path=$(node odd.img) && size_is 240640 &&
+		cmp -n 240640 /mnt/ram/odd.img "$path" && said "^odd.img: $left_out" ublkctl list && shown odd.img '.notes | length == 1' &&
+		ublkctl detach odd.img
+}
+ok "a file that ends within a block: what is left out is told" odd
+odd_added() {
+	said "^ublkctl: odd: $left_out" ublkctl add -f - <<<'{name: odd, backend: {type: delay, all: 1us, backend: {type: file, path: /mnt/ram/odd.img}}}' &&
+		ublkctl del odd
+}
+ok "... also by add, of what lies below" odd_added
+odd_read_only() {
+	attach --read-only /mnt/ram/odd.img && size_is 241152 && cmp -n 241059 /mnt/ram/odd.img "$path" &&
+		[ -z "$(tail -c 93 "$path" | tr -d '\0')" ] && shown odd.img '.notes == null' && ublkctl detach odd.img
+}
+ok "... where it is only read all is there, and zeroes" odd_read_only
+odd_image() { # its header says so, at byte 24
+	qemu-img create -q -f qcow2 /mnt/ram/odd.qcow2 16M && qemu-io -c 'write -P 120 15M 1M' /mnt/ram/odd.qcow2 >/dev/null &&
+		printf '\0\0\0\0\0\xff\xff\x9c' | dd of=/mnt/ram/odd.qcow2 bs=1 seek=24 conv=notrunc status=none &&
+		said 'odd.qcow2: the storage ends within a block of 512 bytes: its last 412 bytes are left out' ublkctl attach /mnt/ram/odd.qcow2 &&
+		path=$(node odd.qcow2) && size_is $((16777216 - 512)) && ublkctl detach odd.qcow2 &&
+		attach --read-only /mnt/ram/odd.qcow2 && size_is 16777216 && [ "$(tail -c 1M "$path" | tr -d x | wc -c)" = 100 ] &&
+		ublkctl detach odd.qcow2
+}
+if command -v qemu-io >/dev/null; then
+	ok "an image whose disk ends within a block" odd_image
+else
+	skip "an image whose disk ends within a block" "no qemu-io: ./dev check installs it"
+fi
+large_blocks() {
+	local loop
+	loop=$(losetup -b 4096 -f --show /mnt/ram/vm.img) && attach "$loop" && shown "${loop#/dev/}" '.block_bytes == 4096' &&
+		same "$loop" "$path" && ublkctl detach "${loop#/dev/}" && losetup -d "$loop"
+}
+ok "a block device with blocks of 4096 bytes" large_blocks
+
 # ---- an NBD server ----
 
 nbd() {
@@ -105,11 +146,54 @@ nbd() {
 	wait_for 60 test -S "$work/nbd.sock" && attach "nbd+unix:///my/export?socket=$work/nbd.sock" &&
 		shown export '.backend == "nbd"' && same /mnt/ram/vm.img "$path" && ublkctl detach export
 }
+# What an export holds is not looked at; the user is told what it looks like.
+hint() {
+	qemu-img create -q -f qcow2 /mnt/ram/image.img 16M || return
+	qemu-nbd -t -f raw -x hint -k "$work/hint.sock" /mnt/ram/image.img &
+	nbd_pid=$!
+	wait_for 60 test -S "$work/hint.sock" &&
+		said 'hint\?socket.* looks like a qcow2 image, and its bytes are served as they are' ublkctl attach "nbd+unix:///hint?socket=$work/hint.sock" &&
+		path=$(node hint) && cmp -n 65536 /mnt/ram/image.img "$path" && ublkctl detach hint
+}
 if command -v qemu-nbd >/dev/null; then
 	ok "an export of an NBD server" nbd
 	kill "$nbd_pid"
+	ok "an export that begins as an image" hint
+	kill "$nbd_pid"
 else
 	skip "an export of an NBD server" "no qemu-nbd: ./dev check installs it"
+fi
+
+# 1 MiB and 419 bytes, each an x.
+odd_export() {
+	nbdkit -f -U "$work/$1.sock" eval "${@:2}" get_size='echo 1048995' pread="head -c \$3 /dev/zero | tr '\\0' x" \
+		can_write='exit 0' pwrite='cat >/dev/null' &
+	odd_pid=$!
+	wait_for 60 test -S "$work/$1.sock"
+}
+odd_nbd() {
+	odd_export odd && said "^ublkctl: odd: $left_out" ublkctl attach --name odd "nbd+unix:///?socket=$work/odd.sock" && path=$(node odd) &&
+		size_is 1048576 && ublkctl detach odd
+}
+odd_nbd_read_only() {
+	odd_export odd-ro -r && attach --name odd "nbd+unix:///?socket=$work/odd-ro.sock" && size_is 1049088 &&
+		[ "$(tr -d x <"$path" | wc -c)" = 93 ] && shown odd '.notes == null' && ublkctl detach odd
+}
+# The last bytes are in no block of the server.
+odd_blocks() {
+	odd_export odd-blocks block_size='echo 512 4096 1M' -r &&
+		said '^ublkctl: odd: the export ends within a block of its server' ublkctl attach --name odd "nbd+unix:///?socket=$work/odd-blocks.sock" &&
+		path=$(node odd) && size_is 1048576 && [ "$(tr -d x <"$path" | wc -c)" = 0 ] && ublkctl detach odd
+}
+if command -v nbdkit >/dev/null; then
+	ok "an export that ends within a block" odd_nbd
+	kill "$odd_pid"
+	ok "... that is read-only" odd_nbd_read_only
+	kill "$odd_pid"
+	ok "... within a block of its server" odd_blocks
+	kill "$odd_pid"
+else
+	skip "an export that ends within a block" "no nbdkit: ./dev check installs it"
 fi
 
 # ---- what is refused ----
@@ -188,6 +272,17 @@ ok "... one that is deleted already is detached" stopped
 still_configured() { said 'own is still in the configuration' ublkctl detach own && listed; }
 ok "detach says when the configuration has the device" still_configured
 
+# ---- what comes back ----
+
+# The daemon dies, the file is away when the next one comes: its users wait, until a reload finds it.
+comes_back() {
+	attach /mnt/ram/1/x --name away && kill -9 "$daemon_pid" && { wait "$daemon_pid"; true; } 2>/dev/null
+	mv /mnt/ram/1/x /mnt/ram/1/y && start_daemon "$work/attach.yaml" && reloads=0 && shown away '.state == "failed"' &&
+		mv /mnt/ram/1/y /mnt/ram/1/x && reloaded && wait_for 20 shown away '.state == "live"' && same /mnt/ram/1/x "$path" &&
+		ublkctl detach away
+}
+ok "a reload adopts a device whose file is there again" comes_back
+
 # ---- the folder ----
 
 added_by_hand() {
@@ -208,7 +303,31 @@ no_folder() {
 		wait_for 20 refuses 'set devices_dir in the section daemon of .*attach.yaml' /mnt/ram/vm.img --persist
 }
 ok "without a folder --persist says the cure" no_folder
-umount_ram() { umount /mnt/ram; }
 stop_daemon
+
+# ---- a server that says nothing ----
+
+# Its time is up when ours is: its reason is told.
+ip link set lo up
+printf 'daemon: {reactors: %s, open_timeout: 1s}\n' "$reactors" >"$work/silent.yaml"
+python3 -c 'import socket, time; s = socket.create_server(("127.0.0.1", 5555)); time.sleep(600)' &
+silent_pid=$!
+accepts() { (exec 9<>/dev/tcp/127.0.0.1/5555) 2>/dev/null; }
+wait_for 20 accepts
+start_daemon "$work/silent.yaml"
+silent() {
+	answers "$1" ublkctl add -f - <<<"{name: s, backend: $2}"
+	[ $? = 1 ] && [ "$(ublkctl --json list)" = "[]" ]
+}
+ok "a silent NBD server" silent "time is up .1000 ms. while waiting for the server's greeting" '{type: nbd, uri: "nbd://127.0.0.1:5555/x", timeout: 1s}'
+ok "a silent NVMe/TCP target" silent "time is up.*ICReq" '{type: nvme-tcp, uri: "nvme+tcp://127.0.0.1:5555/nqn.2024-01.org.example:x", timeout: 1s}'
+late() {
+	said "waiting for the server's greeting" ublkctl add -f - <<<'{name: s, backend: {type: nbd, uri: "nbd://127.0.0.1:5555/x", timeout: 60s}}'
+	ublkctl del s
+}
+ok "one that has more time: what it waits for" late
+kill "$silent_pid"
+stop_daemon
+umount_ram() { umount /mnt/ram; }
 ok "nothing uses the files any more" umount_ram
 finish

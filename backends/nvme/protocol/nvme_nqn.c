@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "backends/nvme/protocol/nvme_namespace.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 #define UUID_PREFIX "nqn.2014-08.org.nvmexpress:uuid:"
@@ -31,21 +32,35 @@ static bool nqn_has_date(const char *at)
 
 int nvme_nqn_check(const char *nqn, char *error, size_t error_bytes)
 {
+	size_t bytes = strnlen(nqn, NVME_NQN_BYTES_MAX + 1);
+	uint32_t code;
+	unsigned nr;
+
+	if (bytes == 0)
+		return nqn_fail(error, error_bytes, "an NQN is not empty");
+	if (bytes > NVME_NQN_BYTES_MAX)
+		return nqn_fail(error, error_bytes, "an NQN has at most 223 bytes");
+	for (size_t at = 0; at < bytes; at += nr) {
+		nr = utf8_letter(nqn + at, bytes - at, &code);
+		if (nr == 0)
+			return nqn_fail(error, error_bytes, "an NQN is UTF-8");
+		if (code < ' ' || (code >= 0x7f && code < 0xa0))
+			return nqn_fail(error, error_bytes, "an NQN has no control characters");
+	}
+	return 0;
+}
+
+const char *nvme_nqn_strange(const char *nqn)
+{
 	uint8_t uuid[16];
 
-	if (strnlen(nqn, NVME_NQN_BYTES_MAX + 1) > NVME_NQN_BYTES_MAX)
-		return nqn_fail(error, error_bytes, "an NQN has at most 223 bytes");
-	for (const char *at = nqn; *at; at++)
-		if ((unsigned char)*at <= ' ' || *at == 0x7f)
-			return nqn_fail(error, error_bytes,
-					"an NQN has no spaces or control characters");
-	if (strncmp(nqn, "nqn.", 4) != 0 || !nqn_has_date(nqn + 4))
-		return nqn_fail(error, error_bytes,
-				"an NQN looks like nqn.2024-01.com.example:disk");
+	if (strncmp(nqn, "nqn.", 4) != 0 || !nqn_has_date(nqn + 4) || strchr(nqn, ' '))
+		return "has not the form of an NQN, nqn.2024-01.com.example:disk, and not every "
+		       "target takes that";
 	if (strncmp(nqn, UUID_PREFIX, strlen(UUID_PREFIX)) == 0 && nvme_nqn_uuid(nqn, uuid) < 0)
-		return nqn_fail(error, error_bytes,
-				"behind " UUID_PREFIX " comes a UUID of the form 8-4-4-4-12");
-	return 0;
+		return "has no UUID of the form 8-4-4-4-12 behind " UUID_PREFIX
+		       ", and not every target takes that";
+	return NULL;
 }
 
 bool nvme_nqn_is_discovery(const char *nqn)

@@ -9,11 +9,17 @@
 #include "backends/nvme/protocol/nvme_proto.h"
 
 /*
- * Returns 0, or -EINVAL with words. What is wanted: 1 to 223 bytes of UTF-8 without control
- * characters and spaces, "nqn.YYYY-MM.DOMAIN", perhaps with ":ANYTHING"; with the form
- * "nqn.2014-08.org.nvmexpress:uuid:" a UUID.
+ * Whether these bytes can be in the field of an NQN: 1 to 223 of UTF-8 without control characters.
+ * Returns 0, or -EINVAL with words.
  */
 int nvme_nqn_check(const char *nqn, char *error, size_t error_bytes);
+
+/*
+ * Of one that was checked: NULL, or in static words what keeps it from being one that Base 4.5
+ * describes: "nqn.YYYY-MM.DOMAIN", perhaps with ":ANYTHING", without spaces; with the form
+ * "nqn.2014-08.org.nvmexpress:uuid:" a UUID. Linux' target and host, and tutorials, have others.
+ */
+const char *nvme_nqn_strange(const char *nqn);
 
 bool nvme_nqn_is_discovery(const char *nqn);
 

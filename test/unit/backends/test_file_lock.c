@@ -2,6 +2,7 @@
  * file below a made-up image format, and beside it: which bytes are locked, as QEMU would see it,
  * who is refused and in which words; and what is beyond the end of an image.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -324,6 +325,16 @@ static void check_read(struct reactor *r, struct backend_io *io, uint64_t offset
 	assert_int_equal(buf[length_bytes], 0xee);
 }
 
+static void write_content(size_t bytes)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	char content[20000];
+
+	memset(content, 0x5a, sizeof(content));
+	assert_int_equal(write(fd, content, bytes), bytes);
+	close(fd);
+}
+
 static void check_end(int direct, size_t bytes, size_t size_bytes)
 {
 	struct reactor_params params = { .sq_entries = 8, .cq_entries = 16 };
@@ -331,12 +342,8 @@ static void check_end(int direct, size_t bytes, size_t size_bytes)
 	struct backend_io io = { 0 };
 	struct reactor r;
 	struct made m;
-	char content[20000];
-	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
 
-	memset(content, 0x5a, sizeof(content));
-	assert_int_equal(write(fd, content, bytes), bytes);
-	close(fd);
+	write_content(bytes);
 	opened(&m, IMAGE, FILE_LOCK_AUTO, true);
 	((struct file_device *)m.device->child->priv)->direct &= direct;
 	assert_int_equal(m.device->limits.size_bytes, size_bytes);
@@ -354,6 +361,60 @@ static void check_end(int direct, size_t bytes, size_t size_bytes)
 	reactor_fini(&r);
 }
 
+/* A device that only reads it: zeroes up to the end of the block, and nothing where it was cut. */
+static void check_end_read_only(int direct, size_t bytes, size_t size_bytes)
+{
+	struct reactor_params params = { .sq_entries = 8, .cq_entries = 16 };
+	struct backend_queue *queue = NULL;
+	struct backend_io io = { 0 };
+	struct reactor r;
+	struct made m;
+
+	write_content(bytes);
+	opened(&m, RAW, FILE_LOCK_AUTO, true);
+	((struct file_device *)m.device->priv)->direct &= direct;
+	assert_int_equal(backend_size(m.device), size_bytes);
+	assert_int_equal(backend_left_out(m.device), 0);
+	assert_int_equal(reactor_init(&r, &params), 0);
+	assert_int_equal(backend_queue_open(&queue, m.device, &r, 0, 1), 0);
+	assert_int_equal(backend_io_init(&io, queue, 0, read_done), 0);
+	check_read(&r, &io, 0, (uint32_t)size_bytes, (uint32_t)bytes);
+	check_read(&r, &io, size_bytes - 512, 512, (uint32_t)(bytes - (size_bytes - 512)));
+	assert_int_equal(truncate(path, (off_t)bytes - 1), 0);
+	io.offset_bytes = size_bytes - 512;
+	io.length_bytes = 512;
+	done_nr = 0;
+	assert_int_equal(backend_io_submit(&io), BACKEND_QUEUED);
+	while (done_nr == 0)
+		reactor_turn(&r, true);
+	assert_int_equal(result, -EIO);
+	backend_io_fini(&io);
+	backend_queue_close(queue);
+	backend_close(m.device);
+	reactor_fini(&r);
+}
+
+/* storage/resize.h's rule. */
+static void test_end_within_a_block(void **state)
+{
+	struct made m;
+
+	(void)state;
+	for (int direct = 0; direct < 2; direct++) {
+		check_end_read_only(direct, 100, 512);
+		check_end_read_only(direct, 1000, 1024);
+		check_end_read_only(direct, 16384 + 8, 16384 + 512);
+	}
+	write_content(1000);
+	opened(&m, RAW, FILE_LOCK_AUTO, false);
+	assert_int_equal(backend_size(m.device), 512);
+	assert_int_equal(backend_left_out(m.device), 488);
+	backend_close(m.device);
+	write_content(100);
+	assert_true(open_as(&m, RAW, FILE_LOCK_AUTO, false, "disk") < 0);
+	assert_non_null(strstr(error, "has 100 bytes, less than a block"));
+}
+
 static void test_end_of_an_image(void **state)
 {
 	(void)state;
@@ -369,9 +430,9 @@ int main(void)
 {
 #define DISK(fn) cmocka_unit_test_setup_teardown(fn, make_disk, remove_disk)
 	const struct CMUnitTest tests[] = {
-		DISK(test_bytes),	    DISK(test_abandoned),      DISK(test_many_readers),
-		DISK(test_one_writer),	    DISK(test_other_programs), DISK(test_killed),
-		DISK(test_end_of_an_image),
+		DISK(test_bytes),	    DISK(test_abandoned),	   DISK(test_many_readers),
+		DISK(test_one_writer),	    DISK(test_other_programs),	   DISK(test_killed),
+		DISK(test_end_of_an_image), DISK(test_end_within_a_block),
 	};
 
 	log_init(LOG_LEVEL_ERROR);

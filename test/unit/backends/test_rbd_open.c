@@ -48,8 +48,10 @@ static void test_not_opened(void **state)
 static void test_empty(void **state)
 {
 	(void)state;
-	fake_image()->size_bytes = 511;
+	fake_image()->size_bytes = 0;
 	fails(RBD_VOL, NULL, -EINVAL, "rbd/vol is empty: see rbd resize");
+	fake_image()->size_bytes = 511;
+	fails(RBD_VOL, NULL, -EINVAL, "has 511 bytes, less than one block of 512");
 }
 
 static void test_the_lock(void **state)

@@ -145,6 +145,38 @@ static void test_cut_off(void **state)
 	vol_close_rig(&rig);
 }
 
+/* storage/resize.h's rule. */
+static void test_it_ends_within_a_block(void **state)
+{
+	struct vol_rig rig;
+
+	(void)state;
+	fake_image()->size_bytes = 4 * MEBI + 700;
+	open_hearing(&rig, RBD_VOL);
+	assert_int_equal(backend_size(rig.device), 4 * MEBI + 512);
+	assert_int_equal(backend_left_out(rig.device), 188);
+	assert_int_equal(vol_write(&rig, 4 * MEBI, 512, 0x11), 0);
+	/* No whole block more; one byte is enough. */
+	resize(4 * MEBI + 1023);
+	assert_int_equal(atomic_load(&rig.grown_nr), 0);
+	resize(4 * MEBI + 1024);
+	assert_int_equal(atomic_load(&rig.grown_nr), 1);
+	vol_close_rig(&rig);
+	/* Only read: all of it, and zeroes. */
+	fake_image()->size_bytes = 4 * MEBI + 700;
+	vol_configure(&rig, RBD_VOL);
+	rig.params.read_only = true;
+	assert_int_equal(vol_open_device(&rig), 0);
+	vol_open_queue(&rig);
+	assert_int_equal(backend_size(rig.device), 4 * MEBI + 1024);
+	assert_int_equal(backend_left_out(rig.device), 0);
+	memset(rig.queue[0].buf[0], 0xee, 1024);
+	assert_int_equal(vol_do(&rig, BACKEND_READ, 4 * MEBI, 1024), 0);
+	for (uint32_t i = 0; i < 1024; i++)
+		assert_int_equal(rig.queue[0].buf[0][i], i < 512 ? 0x11 : 0);
+	vol_close_rig(&rig);
+}
+
 /* ---- from here ---- */
 
 static int grow(struct vol_rig *rig, uint64_t size_bytes)
@@ -234,6 +266,7 @@ int main(void)
 		RBD_TEST(test_nobody_hears),
 		RBD_TEST(test_it_grows_while_it_opens),
 		RBD_TEST(test_it_shrinks),
+		RBD_TEST(test_it_ends_within_a_block),
 		RBD_TEST(test_cut_off),
 		RBD_TEST(test_grow),
 		RBD_TEST(test_grow_while_it_is_lost),

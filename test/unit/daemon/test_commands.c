@@ -13,6 +13,25 @@ static void test_add_several(void **state)
 	expect("{\"command\":\"add\",\"yaml\":\"devices: []\"}", OK_DEVICES "[]}}");
 }
 
+/* What the user of a device has to know; it stays in the list. */
+static void test_add_with_notes(void **state)
+{
+	struct backend_device odd = { .ops = backend_find("null"), .note = "is odd" };
+	json_t *list;
+
+	(void)state;
+	fake_backend = &odd;
+	expect("{\"command\":\"add\",\"yaml\":\"[{name: a, backend: {type: null}}, "
+	       "{name: b, backend: {type: null}}]\"}",
+	       OK_DEVICES "[\"a\",\"b\"],\"notes\":[\"a: is odd\",\"b: is odd\"]}}");
+	list = ask("{\"command\":\"list\"}");
+	assert_string_equal(json_string_value(json_array_get(
+				    json_object_get(json_array_get(list, 1), "notes"), 0)),
+			    "is odd");
+	json_decref(list);
+	fake_backend = NULL;
+}
+
 static void test_add_with_errors(void **state)
 {
 	(void)state;
@@ -544,6 +563,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_add_several),
+		TEST(test_add_with_notes),
 		TEST(test_add_with_errors),
 		TEST(test_add_that_fails),
 		TEST(test_words_of_any_bytes),

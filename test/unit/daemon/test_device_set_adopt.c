@@ -340,6 +340,51 @@ static void test_added_by_hand_stays(void **state)
 	assert_false(device_set_find(&device_set, "a")->from_file);
 }
 
+/* Its storage comes back: a reload tries again what no file names, as what a file does. */
+static void test_added_by_hand_is_tried_again(void **state)
+{
+	struct member *m = adopt_held_for_ever("held");
+	unsigned starts = fake_starts;
+	struct told t;
+
+	(void)state;
+	m->from_file = false;
+	fake_held_nr = 0;
+	reload("other");
+	watch(&t, m);
+	run();
+	assert_int_equal(t.outcome, DEVICE_SET_LIVE);
+	assert_string_equal(state_of("held"), "live");
+	assert_string_equal(note_of("held"), "serving 5");
+	assert_false(m->from_file);
+	assert_int_equal(fake_get("held")->spec.id, 5);
+	/* The other one too. */
+	assert_int_equal(fake_starts, starts + 2);
+	reload("other");
+	run();
+	assert_int_equal(fake_starts, starts + 2);
+}
+
+/* It is not away any more, and still not its own: it is kept, and its users wait. */
+static void test_added_by_hand_fails_again(void **state)
+{
+	struct member *m = adopt_as("sour", false);
+	unsigned starts;
+
+	(void)state;
+	run();
+	starts = fake_starts;
+	for (unsigned i = 1; i < 3; i++) {
+		reload("");
+		run();
+		assert_int_equal(fake_starts, starts + i);
+		assert_string_equal(state_of("sour"), "failed");
+		assert_string_equal(m->error, "the driver says no");
+		assert_non_null(m->past);
+		assert_string_equal(note_of("sour"), "recovering 5");
+	}
+}
+
 static void test_removed_and_in_use(void **state)
 {
 	(void)state;
@@ -370,6 +415,8 @@ int main(void)
 		ADOPT(test_change_taken_back),
 		ADOPT(test_removed_while_adopted),
 		ADOPT(test_added_by_hand_stays),
+		ADOPT(test_added_by_hand_is_tried_again),
+		ADOPT(test_added_by_hand_fails_again),
 		ADOPT(test_removed_and_in_use),
 	};
 

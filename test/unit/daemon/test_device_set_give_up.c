@@ -104,6 +104,22 @@ static void test_reload_between_failure_and_sweep(void **state)
 	assert_string_equal(note_of("sour"), "recovering 5");
 }
 
+/* No file wants it: a reload does not take back that it is given up. */
+static void test_reload_of_one_that_is_given_up(void **state)
+{
+	struct member *m = adopt_as("sour", false);
+	unsigned starts = fake_starts;
+
+	(void)state;
+	until_ended(m);
+	device_set_del(&device_set, m, false);
+	reload("");
+	run();
+	assert_int_equal(fake_starts, starts);
+	assert_string_equal(state_of("sour"), "none");
+	assert_string_equal(note_of("sour"), "none");
+}
+
 /* Given up, but somebody has it open: it stays as it was, and by force it goes. */
 static void test_discard_refused(void **state)
 {
@@ -208,6 +224,7 @@ int main(void)
 		ADOPT(test_del_of_a_failed_one),
 		ADOPT(test_del_between_failure_and_sweep),
 		ADOPT(test_reload_between_failure_and_sweep),
+		ADOPT(test_reload_of_one_that_is_given_up),
 		ADOPT(test_discard_refused),
 		ADOPT(test_reload_while_it_is_discarded),
 		ADOPT(test_reload_between_gone_and_sweep),

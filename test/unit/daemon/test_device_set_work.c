@@ -446,13 +446,46 @@ static void test_late_and_then_live(void **state)
 	assert_true(ev_timer_remaining(ev, &m->open_timeout) > 900);
 	end_open_timeout(m);
 	assert_int_equal(t.outcome, DEVICE_SET_LATE);
-	assert_non_null(strstr(t.error, "asking its server takes longer than"));
+	assert_string_equal(t.error,
+			    "asking its server takes longer than 1000 s: waiting for slow");
 	assert_string_equal(state_of("a"), "waiting");
 	assert_true(device_set_settled(&device_set));
 	sem_post(&fake_answer_sem);
 	run_until("a", "live");
 	assert_false(m->late);
 	assert_string_equal(m->error, "");
+}
+
+/*
+ * A limit of its own, as long as ours: its reason is awaited, a moment longer. Not when that moment
+ * is over, nor where it has much more time.
+ */
+static void test_own_limit_is_awaited(void **state)
+{
+	static const int64_t limits_ns[] = { NS_PER_SEC, -1, -3 * (int64_t)NS_PER_SEC,
+					     60 * NS_PER_SEC };
+	struct member *m;
+	struct told t;
+
+	(void)state;
+	device_set.open_timeout_seconds = 1000;
+	for (unsigned i = 0; i < ARRAY_SIZE(limits_ns); i++) {
+		fake_limit_ns = limits_ns[i];
+		m = one_that_asks(ADDED);
+		wait_for_asked(i + 1);
+		watch(&t, m);
+		ev_invoke(ev, &m->open_timeout, EV_TIMER);
+		assert_int_equal(m->late, i > 1);
+		assert_int_equal(t.nr, i > 1);
+		if (i < 2)
+			assert_true(ev_timer_remaining(ev, &m->open_timeout) <= 3);
+		sem_post(&fake_answer_sem);
+		run_until("a", "live");
+		assert_int_equal(t.outcome, i > 1 ? DEVICE_SET_LATE : DEVICE_SET_LIVE);
+		device_set_del(&device_set, m, true);
+		run_until("a", "none");
+	}
+	fake_limit_ns = 0;
 }
 
 /* Politely, and it is adopted late: nobody knows when, so that it is given up at once. */
@@ -586,6 +619,7 @@ int main(void)
 		EXAMINE(test_given_up_while_it_asks),
 		EXAMINE(test_removed_while_it_asks),
 		EXAMINE(test_late_and_then_live),
+		EXAMINE(test_own_limit_is_awaited),
 		EXAMINE(test_late_and_given_up),
 		EXAMINE(test_late_to_close),
 		EXAMINE(test_over_another_device),

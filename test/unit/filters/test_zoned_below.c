@@ -70,6 +70,47 @@ static void test_not_opened(void **state)
 	is_not_opened("makes no sense");
 }
 
+/* Linux takes no such device. */
+static void test_conventional_alone_below(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < BELOW_ZONES; i++) {
+		drive.zone[i].type = BLK_ZONE_TYPE_CONVENTIONAL;
+		drive.zone[i].cond = BLK_ZONE_COND_NOT_WP;
+		drive.zone[i].capacity = drive.zone[i].len;
+	}
+	is_not_opened("all zones of the backend are conventional");
+}
+
+static void test_conventional_alone(void **state)
+{
+	static const uint8_t none[ZONE_PAGE_BYTES];
+	struct zoned_zones_config zones = { .zone_bytes = BELOW_ZONE, .conventional_nr = 1000 };
+	struct zone_header header = { .instance = 1,
+				      .zone_bytes = BELOW_ZONE,
+				      .capacity_bytes = BELOW_ZONE,
+				      .zone_nr = BELOW_ZONES - 1,
+				      .conventional_nr = BELOW_ZONES - 1 };
+	struct backend_zones_look look;
+
+	(void)state;
+	drive_make_plain();
+	below.config.zones = &zones;
+	is_not_opened("conventional to at most 4,");
+	zones.conventional_nr = BELOW_ZONES - 1;
+	is_not_opened("conventional to at most 4,");
+	/* No table is left that another number would not fit. */
+	assert_memory_equal(drive.plain, none, sizeof(none));
+	zone_header_write(&header, drive.plain);
+	is_not_opened("conventional zones alone");
+	memset(drive.plain, 0, sizeof(none));
+	zones.conventional_nr = BELOW_ZONES - 2;
+	assert_int_equal(below_open(0), 0);
+	assert_true(backend_zones_look(below.queue, &look));
+	assert_int_equal(look.conventional_nr, BELOW_ZONES - 2);
+	assert_int_equal(look.zone_nr, BELOW_ZONES - 1);
+}
+
 /* ---- writes ---- */
 
 static void test_one_at_a_time(void **state)
@@ -332,13 +373,21 @@ static void test_reads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BELOW_TEST(test_opened),	  BELOW_TEST(test_not_opened),
-		BELOW_TEST(test_one_at_a_time),	  BELOW_TEST(test_out_of_order),
-		BELOW_TEST(test_failed_in_part),  BELOW_TEST(test_errors_of_limits),
-		BELOW_TEST(test_no_answer),	  BELOW_TEST(test_rests),
-		BELOW_TEST(test_reset_waits),	  BELOW_TEST(test_reset_fails),
-		BELOW_TEST(test_asked_and_reset), BELOW_TEST(test_report),
+		BELOW_TEST(test_opened),
+		BELOW_TEST(test_not_opened),
+		BELOW_TEST(test_one_at_a_time),
+		BELOW_TEST(test_out_of_order),
+		BELOW_TEST(test_failed_in_part),
+		BELOW_TEST(test_errors_of_limits),
+		BELOW_TEST(test_no_answer),
+		BELOW_TEST(test_rests),
+		BELOW_TEST(test_reset_waits),
+		BELOW_TEST(test_reset_fails),
+		BELOW_TEST(test_asked_and_reset),
+		BELOW_TEST(test_report),
 		BELOW_TEST(test_reads),
+		BELOW_TEST(test_conventional_alone_below),
+		BELOW_TEST(test_conventional_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

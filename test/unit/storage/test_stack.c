@@ -307,8 +307,7 @@ static void test_failed_open_closes_what_is_below(void **state)
 	assert_int_equal(backend_open(&device, &spec, "t", &open_params, error, sizeof(error)),
 			 -EINVAL);
 	assert_null(device);
-	assert_string_equal(error,
-			    "is 1048576 bytes small: it needs one block of 2097152 at least");
+	assert_string_equal(error, "has 1048576 bytes, less than one block of 2097152");
 }
 
 /* ---- the configuration ---- */

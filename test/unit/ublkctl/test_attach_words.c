@@ -72,6 +72,8 @@ static void test_uris(void **state)
 	check_name("nvme+tcp://host:4420/nqn.2024-01.com.example:vms.disk-1/1?hdr_digest=1",
 		   "vms.disk-1");
 	check_name("nvme+tcp://host/nqn.2024-01.com.example", "nqn.2024-01.com.example");
+	check_name("nvme+tcp://host/nvmet-test/1", "nvmet-test");
+	check_name("nvme+tcp://host/", "host");
 	check_name("nbd://host/nqn.", "nqn.");
 	check_name("rbd:pool/disk", "disk");
 	check_name("rbd:pool/space/disk.1@monday", "disk.1-monday");
@@ -163,6 +165,10 @@ static void test_options(void **state)
 	assert_string_equal(yaml, "name: \"0\"\nqueues: 2\nread_only: true\n"
 				  "backend:\n  type: file\n  path: \"/x\"\n");
 	free(yaml);
+	d.block_bytes = 4096;
+	read_back(&s, &d);
+	assert_int_equal(s.devices[0]->options.block_bytes, 4096);
+	settings_free(&s);
 	d.value = "/\xff";
 	assert_null(attach_yaml(&d));
 }
