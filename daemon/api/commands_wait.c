@@ -96,10 +96,9 @@ static void finish_wait(struct wait *w)
 	char several[64];
 
 	if (error_nr == 0) {
-		socket_answer(client,
-			      json_pack("{s:o, s:o*, s:O*}", "devices", waited_names(w), "notes",
-					waited_notes(w), "warnings",
-					json_array_size(w->warnings) ? w->warnings : NULL));
+		socket_answer(client, json_pack("{s:o, s:o*, s:O*}", "devices", waited_names(w),
+						"notes", waited_notes(w), "warnings",
+						json_array_size(w->warnings) ? w->warnings : NULL));
 	} else if (error_nr == 1) {
 		socket_refuse(client, json_string_value(json_array_get(w->errors, 0)),
 			      json_incref(w->errors));
