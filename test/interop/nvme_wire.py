@@ -247,8 +247,6 @@ class Command:
         return self.dwords[12] >> 16 & CONTROL_FUA != 0
 
 
-
-
 def is_nqn(name):
     """What can be in the field, a character for each byte: Linux' target takes any such name."""
     return 1 <= len(name) <= 223 and all(ord(c) >= 32 and c != "\x7f" for c in name)
