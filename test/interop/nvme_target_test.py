@@ -272,7 +272,7 @@ def test_connect_refused():
     with Target() as t, Host(t.address, NQN) as host:
         expect(status("nqn.2024-01.com.example:other") == (0x4182, 0x10100), "an unknown subsystem")
         expect(status("disk") == (0x4182, 0x10100), "no NQN at all")
-        expect(status(host_nqn="nqn.2014-08.org.nvmexpress:uuid:1") == (0x4182, 0x10200), "a host without UUID")
+        expect(status(host_nqn="no\nbody") == (0x4182, 0x10200), "a host with a control character")
         expect(status(qid=1, cntlid=77)[0] == 0x4182, "an I/O queue of no controller")
         expect(status(qid=1, cntlid=host.cntlid)[0] == 0x400C, "an I/O queue that is there")
         expect(status(qid=17, cntlid=host.cntlid) == (0x4182, 42), "one queue too many")

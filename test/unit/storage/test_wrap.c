@@ -358,6 +358,8 @@ static void test_left_out(void **state)
 	/* It was made longer, and shorter: all of it is the device's. */
 	backend_set_size(rig.device, last + 4096);
 	assert_int_equal(backend_left_out(rig.device), 0);
+	backend_set_size(rig.device, last);
+	assert_int_equal(backend_left_out(rig.device), 0);
 	backend_set_size(rig.device, MIB(1));
 	assert_int_equal(backend_left_out(rig.device), 0);
 	low_bytes = MIB(1) + 7;
