@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define FLIGHT_MAGIC "UBLKDFLT"
-#define FLIGHT_VERSION 1
+#define FLIGHT_VERSION 1 /* raised with the layout: test/kept.py */
 #define FLIGHT_RECORD_NR 65536u
 #define FLIGHT_NAME_NR 1024u
 #define FLIGHT_NAME_BYTES 32u

@@ -23,6 +23,14 @@ const struct option net_outage_options[] = {
 	OPTION_END,
 };
 
+uint64_t net_outage_grant_ns(const struct net_outage_config *outage, uint64_t wish_ns)
+{
+	uint64_t limit_ns = outage->outage_timeout_ns;
+	uint64_t grant_ns = limit_ns ? MIN(limit_ns / 2, NET_WISH_NS_MAX) : NS_PER_SEC;
+
+	return MIN(wish_ns, grant_ns);
+}
+
 const struct option net_fail_fast_options[] = {
 	{ .name = "failfast",
 	  .type = OPTION_BOOL,

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/util.h"
 #include "config/option.h"
 
 /* A group: `on_disconnect` and `timeout`. */
@@ -29,6 +30,16 @@ struct net_outage_config {
 };
 
 extern const struct option net_outage_options[];
+
+/*
+ * The pause that a server asks for before a request is sent again (Retry-After, NVMe's CRDT), as
+ * far as it is granted: half of on_disconnect, so that a server that is well again is asked before
+ * requests fail; and NET_WISH_NS_MAX, which is often enough for one that wants hours. With
+ * on_disconnect: fail, where no request waits for it, a second. Pure.
+ */
+#define NET_WISH_NS_MAX (60 * NS_PER_SEC)
+uint64_t net_outage_grant_ns(const struct net_outage_config *outage, uint64_t wish_ns);
+
 /* A group for the same struct, of those whose session can (session_protocol.fails_fast):
  * `failfast`. */
 extern const struct option net_fail_fast_options[];

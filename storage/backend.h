@@ -165,7 +165,7 @@ struct backend_io {
 	uint16_t flush_told; /* owed.h's, of a FLUSH under way */
 	int32_t result; /* 0: all of it was done; -errno: nothing may be assumed. Never short. */
 	uint32_t length_bytes; /* DISCARD and WRITE_ZEROES can be nearly 4 GiB; 0 for FLUSH */
-	uint64_t offset_bytes;
+	uint64_t offset_bytes; /* 0 for FLUSH of the driver; of others it says nothing */
 	/*
 	 * READ, WRITE: where the bytes are.
 	 *   buf_index -1, buf set    in memory, aligned to the device's dma_alignment_bytes (a page

@@ -30,7 +30,7 @@
 struct backend_device; /* has_copies: all that it has others have, too: what it loses is no loss */
 struct backend_io;
 
-/* Of one node. Any thread; kept over a process, so its layout is for ever: add behind. */
+/* Of one node. Any thread. Kept over a process, without a version: its layout is for ever. */
 struct backend_owed {
 	_Atomic uint32_t losses; /* FLUSHes that failed, and losses found otherwise */
 	_Atomic uint32_t told;	 /* of this node and below: so many a failed FLUSH has said */

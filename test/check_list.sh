@@ -17,6 +17,7 @@ echo "new seeds: from $new_seeds"
 
 # folders, names, and that what is listed here exists
 tap structure 600 test/structure.py
+tap kept 300 test/kept.py
 tap check-queue 300 test/check_queue_test.sh
 tap check-turns 60 test/check_turns_test.sh
 tap tap-watch 300 test/tap_watch_test.sh

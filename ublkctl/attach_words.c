@@ -14,6 +14,9 @@
 
 #include "base/util.h"
 
+/* More than a name takes: a letter has up to 4 bytes. */
+#define DECODED_BYTES (4u * (SETTINGS_NAME_MAX + 2))
+
 /* A range of the word. */
 struct attach_part {
 	const char *at;
@@ -63,6 +66,24 @@ static struct attach_part subsystem_part(struct attach_part path)
 	return attach_part(colon ? colon + 1 : at, end);
 }
 
+/* RFC 3986, 2.4: split first, decoded then. What is no escape stays; a NUL ends nothing. */
+static struct attach_part decoded(struct attach_part part, char buf[static DECODED_BYTES])
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < part.len && len < DECODED_BYTES; i++) {
+		bool is_escape = part.at[i] == '%' && part.len - i > 2 &&
+				 hex_value(part.at[i + 1]) >= 0 && hex_value(part.at[i + 2]) >= 0;
+
+		buf[len++] =
+			is_escape
+				? (char)(hex_value(part.at[i + 1]) << 4 | hex_value(part.at[i + 2]))
+				: part.at[i];
+		i += is_escape ? 2 : 0;
+	}
+	return (struct attach_part){ .at = buf, .len = len };
+}
+
 /* "//host/path" -> the subsystem, or the path's last part; without a path the host. */
 static struct attach_part authority_part(const char *at, bool is_nvme)
 {
@@ -74,13 +95,26 @@ static struct attach_part authority_part(const char *at, bool is_nvme)
 	return part.len > 0 ? part : host_part(attach_part(authority, path));
 }
 
+/* Of no slashes: "pool/image" -> "image"; of QEMU's NBD the export, where it has a name. */
+static struct attach_part word_part(const char *at)
+{
+	static const char export[] = ":exportname=";
+	const char *sign = strstr(at, export);
+
+	if (sign)
+		at = sign + strlen(export);
+	return last_part(attach_part(at, at + strlen(at)));
+}
+
 /* Behind the scheme's colon: with slashes as above, else the last part; the backend, if empty. */
-static struct attach_part uri_part(const struct word *word, const char *uri)
+static struct attach_part uri_part(const struct word *word, const char *uri,
+				   char buf[static DECODED_BYTES])
 {
 	const char *at = uri + strcspn(uri, ":") + 1;
-	struct attach_part part = strncmp(at, "//", 2) == 0
-					  ? authority_part(at, strncasecmp(uri, "nvme", 4) == 0)
-					  : last_part(attach_part(at, at + strlen(at)));
+	struct attach_part part =
+		strncmp(at, "//", 2) == 0
+			? decoded(authority_part(at, strncasecmp(uri, "nvme", 4) == 0), buf)
+			: word_part(at);
 
 	if (part.len == 0)
 		part = (struct attach_part){ .at = word->backend->name,
@@ -99,7 +133,7 @@ static void make_name(struct attach_part part, char name[static SETTINGS_NAME_MA
 
 		if (continues)
 			continue;
-		if (!strchr(SETTINGS_NAME_CHARACTERS, c))
+		if (!c || !strchr(SETTINGS_NAME_CHARACTERS, c))
 			c = '-';
 		/* A dot is refused there, and a dash looks like an option. */
 		if (len > 0 || (c != '.' && c != '-'))
@@ -114,9 +148,9 @@ void attach_name(const struct word *word, const char *value,
 		 bool (*taken)(const char *name, const void *arg), const void *arg,
 		 char ret_name[static SETTINGS_NAME_MAX + 1])
 {
-	char base[SETTINGS_NAME_MAX + 1], suffix[16];
+	char base[SETTINGS_NAME_MAX + 1], suffix[16], buf[DECODED_BYTES];
 
-	make_name(word->is_uri ? uri_part(word, value)
+	make_name(word->is_uri ? uri_part(word, value, buf)
 			       : last_part(attach_part(value, value + strlen(value))),
 		  base);
 	strcpy(ret_name, base);

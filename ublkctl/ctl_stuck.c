@@ -202,13 +202,12 @@ static void print_rings(struct looks *l, const json_t *device)
 
 static void print_oldest(const struct stuck_view *v)
 {
-	char age[FORMAT_BYTES], bytes[FORMAT_BYTES];
+	char age[FORMAT_BYTES], place[STUCK_PLACE_BYTES];
 
 	if (!v->has_oldest)
 		return;
-	say_to(stdout, "  oldest  queue %u tag %u: %s of %s at sector %llu, %s old, %s%s%s%s%s\n",
-	       v->queue, v->tag, v->op, format_bytes(v->bytes, bytes),
-	       (unsigned long long)v->sector, format_ns(v->age_ns, age), v->state,
+	say_to(stdout, "  oldest  queue %u tag %u: %s%s, %s old, %s%s%s%s%s\n", v->queue, v->tag,
+	       v->op, stuck_place(v, place), format_ns(v->age_ns, age), v->state,
 	       v->backend ? " in " : "", v->backend ? v->backend : "", v->backend_state ? ": " : "",
 	       v->backend_state ? v->backend_state : "");
 }

@@ -6,13 +6,18 @@
 #include "backends/http/s3_refusal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/http/s3_xml.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 #define CODE_BYTES 48
 #define MESSAGE_BYTES 104
+#define CODE_CLOCK "RequestTimeTooSkewed"
+#define CLOCK_BYTES 100
+#define CLOCK_WORDS "this machine's clock is %llu %s %s the server's: set it, see timedatectl(1)"
 
 struct s3_error {
 	char code[CODE_BYTES];	     /* "": it says none */
@@ -36,7 +41,7 @@ static bool error_take(const char *path, const char *text, void *arg)
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (strcmp(path, known[i].path) == 0 && !known[i].to[0])
-			s3_xml_printable(text, known[i].to, known[i].to_bytes);
+			printable(known[i].to, known[i].to_bytes, text, strlen(text));
 	return true;
 }
 
@@ -78,7 +83,7 @@ static const char *cure_of_code(const struct s3_asker *asker, const char *code)
 		{ "SignatureDoesNotMatch", "see the secret key in credentials_file" },
 		{ "AuthorizationHeaderMalformed", "see region" },
 		{ "PermanentRedirect", "see region and endpoint" },
-		{ "RequestTimeTooSkewed", "set the clock of this machine" },
+		{ CODE_CLOCK, "set the clock of this machine: see timedatectl(1)" },
 		{ "ExpiredToken", "put a new session token into credentials_file" },
 		{ "InvalidToken", "see aws_session_token in credentials_file" },
 		{ "InvalidObjectState", "the object is archived: restore it first" },
@@ -101,15 +106,33 @@ static const char *cure_of_status(unsigned status)
 	return status >= 300 && status < 400 ? "see region and endpoint" : NULL;
 }
 
+/* As S3 grants 15 minutes, minutes are exact enough. */
+static const char *cure_of_clock(int64_t ahead_s, char words[static CLOCK_BYTES])
+{
+	unsigned long long minutes = (unsigned long long)llabs(ahead_s) / 60;
+	const char *where = ahead_s > 0 ? "ahead of" : "behind";
+
+	if (minutes < 60)
+		snprintf(words, CLOCK_BYTES, CLOCK_WORDS, minutes, "min", where);
+	else if (minutes < 2ull * 24 * 60)
+		snprintf(words, CLOCK_BYTES, CLOCK_WORDS, minutes / 60, "h", where);
+	else
+		snprintf(words, CLOCK_BYTES, CLOCK_WORDS, minutes / 60 / 24, "days", where);
+	return words;
+}
+
 static void words_fill(const struct s3_asker *asker, const struct http_answer *answer,
 		       const struct s3_error *e, char *words, size_t words_bytes)
 {
 	const char *cure = cure_of_code(asker, e->code);
+	char clock[CLOCK_BYTES];
 	bool elsewhere = e->region[0] && strcmp(e->region, asker->region) != 0;
 	int n = snprintf(words, words_bytes, "it answers %u", answer->status);
 
 	if (!cure)
 		cure = cure_of_status(answer->status);
+	if (strcmp(e->code, CODE_CLOCK) == 0 && answer->has_date && llabs(answer->ahead_s) >= 60)
+		cure = cure_of_clock(answer->ahead_s, clock);
 	if (e->code[0])
 		n += snprintf(words + n, words_bytes - (size_t)n, " %s", e->code);
 	if (e->message[0])
@@ -145,5 +168,7 @@ enum web_verdict s3_refusal_judge(const struct s3_asker *asker, const struct htt
 		return WEB_AGAIN;
 	if (verdict == WEB_REFUSED && !asker->is_anonymous && code_is_of_keys(e.code))
 		return WEB_KEYS;
+	if (verdict == WEB_REFUSED && strcmp(e.code, CODE_CLOCK) == 0)
+		return WEB_CLOCK;
 	return verdict == WEB_MOVED ? WEB_REFUSED : verdict;
 }

@@ -158,16 +158,6 @@ int s3_xml_read(const char *document, size_t bytes, s3_xml_element_fn *fn, void 
 
 /* ---- texts ---- */
 
-const char *s3_xml_printable(const char *text, char *to, size_t to_bytes)
-{
-	size_t n = 0;
-
-	for (; *text && n + 1 < to_bytes; text++)
-		to[n++] = *text >= ' ' && *text < 0x7f ? *text : '.';
-	to[n] = '\0';
-	return to;
-}
-
 /* Its first character that is not blank, and how many follow it without the blanks at its end. */
 static const char *xml_trim(const char *text, size_t *ret_bytes)
 {

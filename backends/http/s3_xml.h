@@ -29,9 +29,6 @@ typedef bool s3_xml_element_fn(const char *path, const char *text, void *arg);
 int s3_xml_read(const char *document, size_t bytes, s3_xml_element_fn *fn, void *arg, char *words,
 		size_t words_bytes);
 
-/* For words: what is not printable ASCII becomes a dot. Cuts it at to_bytes. Returns to. */
-const char *s3_xml_printable(const char *text, char *to, size_t to_bytes);
-
 /* The values of XML Schema, with white space around them. False: it is none. */
 bool s3_xml_bool(const char *text, bool *ret_value); /* also True and False */
 bool s3_xml_number(const char *text, uint64_t *ret_value);

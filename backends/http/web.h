@@ -113,7 +113,7 @@ struct web_device {
 	struct web_question *question;	      /* while it opens */
 	struct net_changed changed;
 	/* Of all its queues: how often the log is told. */
-	struct log_limit lost_limit[NET_END_NR], refused_limit, hold_limit;
+	struct log_limit lost_limit[NET_END_NR], refused_limit, hold_limit, lease_limit;
 };
 
 /* Where a queue asks for the object. */
@@ -219,8 +219,12 @@ void web_outage_fini(struct web_queue *q);
 void web_outage_over(struct web_queue *q);
 /* It has not, or asks for a pause (0: it does not). What waits may fail. */
 void web_outage_note(struct web_queue *q, uint64_t retry_after_ns);
-/* Before the next try, after so many that failed before this one; at least retry_after_ns. */
-uint64_t web_pause_ns(struct prng *prng, unsigned tries, uint64_t retry_after_ns);
+/*
+ * Before the next try, after so many that failed before this one. The server asks for at least
+ * retry_after_ns (0: it does not), which net_outage_grant_ns bounds.
+ */
+uint64_t web_pause_ns(struct prng *prng, unsigned tries, const struct net_outage_config *outage,
+		      uint64_t retry_after_ns);
 /* True: no request is sent now. */
 bool web_outage_pauses(const struct web_queue *q);
 /* A request that has come, or comes back: true: it waits; false: it is to fail. */
@@ -228,9 +232,13 @@ bool web_outage_may_wait(const struct web_queue *q);
 
 /* web_place.c: where the object is asked for */
 void web_place_begin(struct web_place *p, const struct web_device *d);
-/* A redirection to this URL, NULL: to none. Returns 0, or -errno with words. */
-int web_place_move(struct web_place *p, const struct web_device *d, const char *url, char *words,
-		   size_t words_bytes);
+/*
+ * As the answer of t, which has ended, sends us on. The secrets go along where scheme, host and
+ * port are those of the configured URL, however the server writes the place. Returns 0, or -errno
+ * with words.
+ */
+int web_place_move(struct web_place *p, const struct web_device *d, const struct http_transfer *t,
+		   char *words, size_t words_bytes);
 
 /* web.c */
 /* It is in no list. */

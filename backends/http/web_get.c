@@ -181,8 +181,7 @@ static void get_on_redirection(struct web_get *g)
 
 	/* Else another one has followed it already. */
 	if (g->place_nr == q->place.nr &&
-	    web_place_move(&q->place, q->d, http_transfer_location(&g->transfer), g->words,
-			   sizeof(g->words)) < 0) {
+	    web_place_move(&q->place, q->d, &g->transfer, g->words, sizeof(g->words)) < 0) {
 		web_place_begin(&q->place, q->d);
 		get_on_refusal(g);
 		return;
@@ -225,7 +224,7 @@ static void get_judge_end(struct web_get *g, const struct http_end *end)
 	}
 	if (!is_answered || (g->verdict == WEB_GOOD && end->result < 0))
 		get_on_loss(g, end->end, end->words);
-	else if (g->verdict == WEB_AGAIN)
+	else if (g->verdict == WEB_AGAIN || g->verdict == WEB_CLOCK)
 		get_on_loss(g, NET_END_REFUSED, g->words);
 	else if (g->verdict == WEB_BROKEN)
 		get_on_loss(g, NET_END_PROTOCOL, g->words);

@@ -40,6 +40,7 @@ enum web_verdict {
 	WEB_AGAIN,   /* not now: asked again later */
 	WEB_BROKEN,  /* it makes no sense: asked again too, another server may answer then */
 	WEB_KEYS,    /* the keys are not good any more: with others asked again, else refused */
+	WEB_CLOCK,   /* this machine's clock is wrong: asked again later, when it may be set */
 	WEB_REFUSED, /* the request fails; asking again does not help */
 	WEB_CHANGED, /* the object is another one */
 };

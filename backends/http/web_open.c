@@ -183,9 +183,8 @@ static bool web_question_body(struct http_transfer *t, const uint8_t *data, size
 /* Returns 0: it has been asked again, at the other place. */
 static int web_question_follow(struct web_question *question)
 {
-	int ret = web_place_move(&question->place, question->d,
-				 http_transfer_location(&question->transfer), question->words,
-				 sizeof(question->words));
+	int ret = web_place_move(&question->place, question->d, &question->transfer,
+				 question->words, sizeof(question->words));
 
 	return ret < 0 ? ret : web_question_ask(question);
 }

@@ -11,8 +11,7 @@
 #include "backends/http/web.h"
 #include "base/util.h"
 
-/* Doubled from the first to the longest, a quarter more or less; a server may ask for a longer one.
- */
+/* Doubled from the first to the longest, a quarter more or less. */
 #define PAUSE_FIRST_NS (100 * NS_PER_MS)
 #define PAUSE_MAX_NS (5 * NS_PER_SEC)
 
@@ -44,18 +43,20 @@ static void outage_on_pause(struct timer *timer)
 	web_gets_start(container_of(timer, struct web_queue, pause));
 }
 
-uint64_t web_pause_ns(struct prng *prng, unsigned tries, uint64_t retry_after_ns)
+uint64_t web_pause_ns(struct prng *prng, unsigned tries, const struct net_outage_config *outage,
+		      uint64_t retry_after_ns)
 {
 	unsigned doublings = MIN(tries, 16u);
 	uint64_t ns = MIN(PAUSE_FIRST_NS << doublings, PAUSE_MAX_NS);
 
 	ns = ns - ns / 4 + prng_below(prng, ns / 2);
-	return MAX(ns, retry_after_ns);
+	return MAX(ns, net_outage_grant_ns(outage, retry_after_ns));
 }
 
 void web_outage_note(struct web_queue *q, uint64_t retry_after_ns)
 {
-	uint64_t limit_ns = q->d->config->outage.outage_timeout_ns;
+	const struct net_outage_config *outage = &q->d->config->outage;
+	uint64_t limit_ns = outage->outage_timeout_ns;
 	struct reactor *r = q->queue->reactor;
 
 	if (!q->is_away && limit_ns != 0 && limit_ns != OPTION_FOREVER)
@@ -63,8 +64,9 @@ void web_outage_note(struct web_queue *q, uint64_t retry_after_ns)
 	outage_set_away(q, true);
 	/* Those that were sent together fail together. */
 	if (!q->pause.armed)
-		reactor_timer_arm(r, &q->pause,
-				  r->now_ns + web_pause_ns(&q->prng, q->tries++, retry_after_ns));
+		reactor_timer_arm(
+			r, &q->pause,
+			r->now_ns + web_pause_ns(&q->prng, q->tries++, outage, retry_after_ns));
 	if (limit_ns == 0 && !q->gave_up)
 		outage_give_up(q);
 }

@@ -15,13 +15,13 @@ void web_place_begin(struct web_place *p, const struct web_device *d)
 	p->nr++;
 }
 
-int web_place_move(struct web_place *p, const struct web_device *d, const char *url, char *words,
-		   size_t words_bytes)
+int web_place_move(struct web_place *p, const struct web_device *d, const struct http_transfer *t,
+		   char *words, size_t words_bytes)
 {
-	char error[200];
+	char error[200], url[HTTP_URL_BYTES];
 	struct web_url to;
 
-	if (!url || strlen(url) >= sizeof(p->url)) {
+	if (http_transfer_location(t, p->url, url) < 0) {
 		snprintf(words, words_bytes, "it sends us elsewhere and does not say where");
 		return -EPROTO;
 	}

@@ -29,7 +29,8 @@ const struct option nbd_options[] = {
 	  .flags = OPTION_REQUIRED,
 	  .help = "The server and its export: nbd://HOST[:PORT]/EXPORT, "
 		  "nbd+unix:///EXPORT?socket=PATH or nbd+vsock://CID[:PORT]/EXPORT. nbds instead "
-		  "of nbd uses TLS." },
+		  "of nbd uses TLS. QEMU's nbd:HOST:PORT and nbd:unix:PATH, with "
+		  ":exportname=EXPORT behind them as one likes, are the same without TLS." },
 	{ .name = "tls",
 	  .type = OPTION_MAP,
 	  .offset = offsetof(struct nbd_config, tls),
@@ -75,7 +76,7 @@ const struct option nbd_options[] = {
 
 /* Those of nbd_uri.c. */
 static const char *const uri_schemes[] = { "nbd",	"nbds",	      "nbd+unix", "nbds+unix",
-					   "nbd+vsock", "nbds+vsock", NULL };
+					   "nbd+vsock", "nbds+vsock", "nbd:",	  NULL };
 
 const struct backend_uri nbd_backend_uri = { .option = &nbd_options[0], .schemes = uri_schemes };
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/util.h"
 #include "net/uri.h"
@@ -190,13 +191,79 @@ static int nbd_uri_export(struct uri_reader *r, struct nbd_uri *uri)
 	return uri_decode(r, path, "export name", uri->export_name, sizeof(uri->export_name));
 }
 
+/* ---- QEMU's form ---- */
+
+#define QEMU_SCHEME "nbd:"
+#define QEMU_UNIX "unix:"
+#define QEMU_EXPORT ":exportname="
+
+static bool is_qemu(const char *text)
+{
+	size_t bytes = strlen(QEMU_SCHEME);
+
+	return strncasecmp(text, QEMU_SCHEME, bytes) == 0 && strncmp(text + bytes, "//", 2) != 0;
+}
+
+/* As it is, terminated. */
+static int nbd_uri_take(const struct uri_reader *r, struct uri_part from, const char *what,
+			char *buf, size_t buf_bytes)
+{
+	size_t bytes = (size_t)(from.end - from.at);
+
+	if (bytes >= buf_bytes)
+		return uri_fail(r, from.at, "%s: longer than %zu bytes", what, buf_bytes - 1);
+	memcpy(buf, from.at, bytes);
+	buf[bytes] = '\0';
+	return 0;
+}
+
+static int nbd_uri_qemu_unix(const struct uri_reader *r, struct uri_part path, struct nbd_uri *uri)
+{
+	uri->server.kind = NET_UNIX;
+	uri->server.path_bytes = (size_t)(path.end - path.at);
+	if (path.at == path.end)
+		return uri_fail(r, path.at, "the path of the socket is missing: nbd:unix:PATH");
+	return nbd_uri_take(r, path, "socket", uri->server.path, sizeof(uri->server.path));
+}
+
+static int nbd_uri_qemu_tcp(const struct uri_reader *r, struct uri_part server, struct nbd_uri *uri)
+{
+	static const char form[] = "expected nbd:HOST:PORT, nbd:unix:PATH or nbd://HOST/EXPORT";
+
+	uri->server.kind = NET_TCP;
+	if (uri_decode_server(r, server, form, &uri->server) < 0)
+		return -EINVAL;
+	return uri->server.port == 0 ? uri_fail(r, server.at, "%s", form) : 0;
+}
+
+static int nbd_uri_qemu(struct uri_reader *r, struct nbd_uri *uri)
+{
+	struct uri_part server = { .at = r->text + strlen(QEMU_SCHEME) };
+	const char *sign = strstr(server.at, QEMU_EXPORT);
+	struct uri_part name = { .at = sign ? sign + strlen(QEMU_EXPORT) : NULL };
+
+	name.end = name.at ? name.at + strlen(name.at) : NULL;
+	server.end = sign ? sign : server.at + strlen(server.at);
+	if (name.at &&
+	    nbd_uri_take(r, name, "export name", uri->export_name, sizeof(uri->export_name)) < 0)
+		return -EINVAL;
+	if ((size_t)(server.end - server.at) < strlen(QEMU_UNIX) ||
+	    strncmp(server.at, QEMU_UNIX, strlen(QEMU_UNIX)) != 0)
+		return nbd_uri_qemu_tcp(r, server, uri);
+	server.at += strlen(QEMU_UNIX);
+	return nbd_uri_qemu_unix(r, server, uri);
+}
+
 int nbd_uri_parse(const char *text, struct nbd_uri *ret_uri, struct nbd_uri_error *e)
 {
 	struct uri_reader r;
 
 	*ret_uri = (struct nbd_uri){ 0 };
-	if (uri_begin(&r, text, NBD_URI_BYTES_MAX, &e->column, e->text, sizeof(e->text)) < 0 ||
-	    nbd_uri_scheme(&r, ret_uri) < 0 || nbd_uri_authority(&r, ret_uri) < 0 ||
+	if (uri_begin(&r, text, NBD_URI_BYTES_MAX, &e->column, e->text, sizeof(e->text)) < 0)
+		return -EINVAL;
+	if (is_qemu(text))
+		return nbd_uri_qemu(&r, ret_uri);
+	if (nbd_uri_scheme(&r, ret_uri) < 0 || nbd_uri_authority(&r, ret_uri) < 0 ||
 	    nbd_uri_export(&r, ret_uri) < 0 || nbd_uri_query(&r, ret_uri) < 0 || uri_end(&r) < 0)
 		return -EINVAL;
 	if (ret_uri->server.kind == NET_UNIX && ret_uri->server.path_bytes == 0)

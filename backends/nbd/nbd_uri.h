@@ -5,6 +5,10 @@
  *	nbd+unix:///export?socket=/path		nbds+unix://...
  *	nbd+vsock://cid[:port]/export		nbds+vsock://... (libnbd's; not in uri.md)
  *
+ * and as QEMU writes them (nbd_parse_filename), where nothing is escaped and there is no TLS:
+ *
+ *	nbd:unix:PATH[:exportname=NAME]		nbd:HOST:PORT[:exportname=NAME]
+ *
  * Where the document leaves it to the client: no opportunistic TLS (nbd is clear text, nbds never
  * falls back); a TCP URI without host and a unix URI with one are refused; a query key that is not
  * known is refused, as is one given twice. From libnbd: tls-certificates, tls-psk-file,

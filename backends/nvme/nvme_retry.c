@@ -4,7 +4,8 @@
  *
  *	the namespace is not there   as if the target were gone: on_disconnect decides
  *	the path is not accessible   another path, or this one when its ANA state is a better one
- *	it may be better later       here again, after the delay that the target wants
+ *	it may be better later       here again, after the delay that the target wants, within
+ *	                             what on_disconnect grants (net_outage_grant_ns)
  *	all else                     the error
  *
  * As Linux' nvme_decide_disposition, but for the first, which there ends the device.
@@ -20,6 +21,17 @@
 #define TRIES_MAX 5u
 /* Of an error of the path, where nothing is known of paths. */
 #define PATH_RETRY_MS 100u
+
+/* CRDT has up to 1 h 49 min. */
+static uint32_t nvme_retry_delay_ms(const struct nvme_connection *conn, uint16_t status)
+{
+	uint64_t ms =
+		nvme_status_delay_ms(status, nvme_admin_found(conn->admin)->controller.id.crdt);
+
+	return (uint32_t)(net_outage_grant_ns(&nvme_device_of(conn)->config->outage,
+					      ms * NS_PER_MS) /
+			  NS_PER_MS);
+}
 
 static void nvme_retry_tell(struct nvme_connection *conn, const struct nvme_io *n, uint16_t status,
 			    struct log_limit *limit, const char *what)
@@ -54,9 +66,8 @@ void nvme_retry_judge(struct nvme_connection *conn, struct nvme_io *n, uint16_t 
 	} else if (v.retry != NVME_RETRY_NEVER && n->tries < TRIES_MAX) {
 		n->tries++;
 		n->again = true;
-		n->retry_ms = v.retry == NVME_RETRY_ELSEWHERE
-				      ? PATH_RETRY_MS
-				      : nvme_status_delay_ms(status, controller->id.crdt);
+		n->retry_ms = v.retry == NVME_RETRY_ELSEWHERE ? PATH_RETRY_MS
+							      : nvme_retry_delay_ms(conn, status);
 		session_answer(&conn->c, &nvme_protocol, &n->request, v.err);
 	} else {
 		nvme_retry_tell(conn, n, status, &nvme_device_of(conn)->error_limit,

@@ -180,6 +180,7 @@ struct s3_disk_queue {
 	struct timer renewal;
 	struct list_node flushes; /* s3_disk_io */
 	bool is_asking, is_resting;
+	bool renewal_is_due;			       /* as soon as nothing is asked */
 	uint64_t written, asked_covers, checked;       /* writes that were complete */
 	uint64_t stores, asked_stores, checked_stores; /* objects that were stored */
 

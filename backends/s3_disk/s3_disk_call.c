@@ -57,10 +57,13 @@ static void call_count_loss(struct s3_disk_call *call, enum net_end end)
 static void call_on_loss(struct s3_disk_call *call, enum net_end end)
 {
 	struct s3_disk_client *c = call->client;
-	uint64_t limit_ns = c->d->config->outage.outage_timeout_ns, now_ns = c->reactor->now_ns;
-	uint64_t pause_ns =
-		web_pause_ns(&c->prng, call->tries - 1, call->transfer.answer.retry_after_ns);
+	const struct net_outage_config *outage = &c->d->config->outage;
+	uint64_t limit_ns = outage->outage_timeout_ns, now_ns = c->reactor->now_ns;
+	uint64_t pause_ns = web_pause_ns(&c->prng, call->tries - 1, outage,
+					 call->transfer.answer.retry_after_ns);
 
+	if (call->pause_ns_max)
+		pause_ns = MIN(pause_ns, call->pause_ns_max);
 	call_count_loss(call, end);
 	if (!s3_disk_client_is_away(c))
 		client_set_away(c, now_ns);
@@ -152,10 +155,12 @@ static void call_on_refusal(struct s3_disk_call *call)
 	const struct http_answer *a = &call->transfer.answer;
 	bool is_later = a->status >= 500 || a->status == 429 || a->status == 409;
 	enum web_verdict verdict = is_later ? WEB_AGAIN : WEB_REFUSED;
+	struct s3_renew *renew = &call->client->renew;
 
 	snprintf(call->words, sizeof(call->words), "it answers %u", a->status);
 	web_explain(call->client->d, a, &verdict, &call->excuse, call->words, sizeof(call->words));
-	if (verdict == WEB_AGAIN || (verdict == WEB_KEYS && s3_renew_ask(&call->client->renew))) {
+	if (verdict == WEB_AGAIN || (verdict == WEB_KEYS && s3_renew_ask(renew)) ||
+	    (verdict == WEB_CLOCK && renew->client)) {
 		call_on_loss(call, NET_END_REFUSED);
 		return;
 	}

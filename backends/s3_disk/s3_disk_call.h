@@ -9,7 +9,8 @@
 
 struct s3_disk_client {
 	struct http_client *http;
-	struct s3_renew renew; /* the queue's; zeroed: keys that are refused are no outage */
+	/* The queue's; zeroed: that keys or the clock are refused is no outage. */
+	struct s3_renew renew;
 	struct reactor *reactor;
 	struct web_device *d;
 	uint64_t away_since_ns; /* 0: the last request was answered */
@@ -27,6 +28,7 @@ struct s3_disk_client {
 struct s3_disk_call {
 	/* The owner's, before begin. */
 	struct s3_disk_client *client;
+	uint64_t pause_ns_max; /* between tries, of all its requests; 0: as web_pause_ns says */
 	enum http_method method;
 	char path[S3_DISK_PATH_BYTES]; /* behind the disk's prefix; "": query is set */
 	char *query;		       /* of the bucket, borrowed until done; NULL: none */

@@ -3,8 +3,8 @@
  *
  * Happy path: FLUSH, or a WRITE with FUA that is stored -> the manifest is read -> it names us: all
  * writes that were complete before are what the next writer finds. Every third of a lease it is
- * written anew. Failure modes: it names another one: all requests fail from then on, until the
- * device is opened again.
+ * written anew, between two FLUSHes where one follows the other. Failure modes: it names another
+ * one: all requests fail from then on, until the device is opened again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -70,6 +70,8 @@ static bool fence_is_ours(const struct s3_disk_queue *q)
 	return strcmp(m->owner, q->d->owner) == 0 && m->generation == q->d->manifest.generation;
 }
 
+static void renewal_begin(struct s3_disk_queue *q);
+
 static void fence_on_asked(struct s3_disk_lease *lease, int result)
 {
 	struct s3_disk_queue *q = fence_queue(lease);
@@ -84,11 +86,13 @@ static void fence_on_asked(struct s3_disk_lease *lease, int result)
 	if (result == 0) {
 		fence_keep(q);
 		q->checked = q->asked_covers;
-	} else {
+	} else if (!list_empty(&q->flushes)) {
 		log_limited_by(&d->web.refused_limit, LOG_LEVEL_ERROR, "a flush fails",
 			       "device=%s why=\"%s\"", d->web.name, lease->words);
 	}
 	flushes_complete(q, result < 0 ? -EIO : 0);
+	if (q->renewal_is_due)
+		renewal_begin(q);
 	if (!list_empty(&q->flushes))
 		s3_disk_fence_ask(q);
 	s3_disk_queue_look(q);
@@ -141,6 +145,11 @@ static void fence_on_renewed(struct s3_disk_lease *lease, int result)
 {
 	struct s3_disk_queue *q = fence_queue(lease);
 
+	/* Of -ESTALE what is asked next tells more: who writes the disk. */
+	if (result < 0 && result != -ESTALE)
+		log_limited_by(&q->d->web.lease_limit, LOG_LEVEL_WARN,
+			       "the lease was not renewed: another host may take the disk",
+			       "device=%s why=\"%s\"", q->d->web.name, lease->words);
 	s3_disk_fence_returned(q, result);
 	renewal_arm(q);
 	if (!list_empty(&q->flushes))
@@ -160,15 +169,26 @@ void s3_disk_fence_write(struct s3_disk_queue *q, const struct s3_disk_manifest 
 	s3_disk_lease_write(&q->lease, false, done);
 }
 
+/* Nothing is asked. A change writes the manifest itself. */
+static void renewal_begin(struct s3_disk_queue *q)
+{
+	q->renewal_is_due = false;
+	if (q->change || q->is_resting)
+		renewal_arm(q);
+	else
+		s3_disk_fence_write(q, &q->d->manifest, fence_on_renewed);
+}
+
 static void fence_on_time(struct timer *timer)
 {
 	struct s3_disk_queue *q = container_of(timer, struct s3_disk_queue, renewal);
 
-	if (q->is_asking || q->change) {
+	if (!q->is_asking)
+		renewal_begin(q);
+	else if (q->change)
 		renewal_arm(q);
-		return;
-	}
-	s3_disk_fence_write(q, &q->d->manifest, fence_on_renewed);
+	else
+		q->renewal_is_due = true;
 }
 
 bool s3_disk_fence_rest(struct s3_disk_queue *q)
@@ -191,7 +211,8 @@ int s3_disk_fence_init(struct s3_disk_queue *q)
 	q->lease.manifest = q->d->manifest;
 	memcpy(q->lease.etag, q->d->etag, sizeof(q->lease.etag));
 	renewal_arm(q);
-	return s3_disk_lease_init(&q->lease, &q->client, &q->d->etag_is_bare);
+	return s3_disk_lease_init(&q->lease, &q->client, &q->d->etag_is_bare,
+				  q->d->config->lease_ns);
 }
 
 void s3_disk_fence_fini(struct s3_disk_queue *q)

@@ -509,7 +509,7 @@ static int s3_gc_init(struct s3_disk_gc *gc, struct reactor *reactor)
 	if (ret < 0)
 		return ret;
 	snprintf(device->error, sizeof(device->error), "out of memory");
-	ret = s3_disk_lease_init(&gc->lease, &gc->client, &gc->etag_is_bare);
+	ret = s3_disk_lease_init(&gc->lease, &gc->client, &gc->etag_is_bare, c->lease_ns);
 	if (ret == 0)
 		ret = s3_disk_list_init(&gc->list, &gc->client);
 	if (ret == 0)

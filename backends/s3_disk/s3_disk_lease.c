@@ -147,10 +147,14 @@ void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
 	lease_put(l);
 }
 
-int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, bool *is_bare)
+int s3_disk_lease_init(struct s3_disk_lease *l, struct s3_disk_client *client, bool *is_bare,
+		       uint64_t lease_ns)
 {
+	int ret = s3_disk_call_init(&l->call, client);
+
 	l->is_bare = is_bare;
-	return s3_disk_call_init(&l->call, client);
+	l->call.pause_ns_max = lease_ns / 6;
+	return ret;
 }
 
 void s3_disk_lease_fini(struct s3_disk_lease *l)

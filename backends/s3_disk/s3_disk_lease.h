@@ -32,7 +32,12 @@ struct s3_disk_lease {
 	char text[S3_DISK_MANIFEST_BYTES];
 };
 
-int s3_disk_lease_init(struct s3_disk_lease *lease, struct s3_disk_client *client, bool *is_bare);
+/*
+ * lease_ns: of the disk. Between two tries of a question passes a sixth of it at most, whatever the
+ * store asks for: a renewal, due after a third, has three more before others may take the disk.
+ */
+int s3_disk_lease_init(struct s3_disk_lease *lease, struct s3_disk_client *client, bool *is_bare,
+		       uint64_t lease_ns);
 void s3_disk_lease_fini(struct s3_disk_lease *lease);
 
 /*

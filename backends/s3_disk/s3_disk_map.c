@@ -16,7 +16,7 @@
 #include "base/util.h"
 
 #define MAP_MAGIC "ublkdmap"
-#define MAP_VERSION 1u
+#define MAP_VERSION 1u /* raised with the layout: test/kept.py */
 #define KEY_BYTES (3 * 1200u)
 
 struct map_header {

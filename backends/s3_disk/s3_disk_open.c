@@ -397,7 +397,8 @@ int s3_disk_visit_begin(struct backend_visit *visit)
 	if (ret == 0)
 		ret = s3_disk_call_init(&v->call, &v->client);
 	if (ret == 0)
-		ret = s3_disk_lease_init(&v->lease, &v->client, &d->etag_is_bare);
+		ret = s3_disk_lease_init(&v->lease, &v->client, &d->etag_is_bare,
+					 d->config->lease_ns);
 	if (ret == 0)
 		ret = s3_disk_list_init(&v->list, &v->client);
 	if (ret < 0)

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "backends/http/s3_xml.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 #define KEY_BYTES (3 * 1200u)
@@ -104,7 +105,8 @@ static bool page_refuse_value(struct page_reader *r, const char *name, const cha
 {
 	char shown[SHOWN_BYTES];
 
-	return page_refuse(r, "%s is \"%s\"", name, s3_xml_printable(text, shown, sizeof(shown)));
+	return page_refuse(r, "%s is \"%s\"", name,
+			   printable(shown, sizeof(shown), text, strlen(text)));
 }
 
 static bool page_refuse_key(struct page_reader *r, const char *why)
@@ -112,7 +114,7 @@ static bool page_refuse_key(struct page_reader *r, const char *why)
 	char shown[SHOWN_BYTES];
 
 	return page_refuse(r, "%s: %s (%llu bytes)", why,
-			   s3_xml_printable(r->key, shown, sizeof(shown)),
+			   printable(shown, sizeof(shown), r->key, strlen(r->key)),
 			   (unsigned long long)r->size_bytes);
 }
 

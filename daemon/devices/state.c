@@ -22,7 +22,7 @@
 #include "base/util.h"
 #include "daemon/runtime/path.h"
 
-#define STATE_VERSION 1
+#define STATE_VERSION 1 /* raised with the layout: test/kept.py */
 #define STATE_SUFFIX ".json"
 #define STATE_TEMPORARY STATE_SUFFIX ".new" /* no note ends so */
 #define STATE_OWED ".owed"

@@ -86,14 +86,24 @@ static void decide(struct stuck_verdict *v, enum stuck_kind kind, const char *fm
 	va_end(ap);
 }
 
+const char *stuck_place(const struct stuck_view *view, char text[static STUCK_PLACE_BYTES])
+{
+	char bytes[FORMAT_BYTES];
+
+	text[0] = '\0';
+	if (view->bytes > 0)
+		snprintf(text, STUCK_PLACE_BYTES, " of %s at sector %llu",
+			 format_bytes(view->bytes, bytes), (unsigned long long)view->sector);
+	return text;
+}
+
 static void decide_oldest(struct stuck_verdict *v, enum stuck_kind kind, const struct stuck_view *s,
 			  const char *words)
 {
-	char age[FORMAT_BYTES], bytes[FORMAT_BYTES];
+	char age[FORMAT_BYTES], place[STUCK_PLACE_BYTES];
 
-	decide(v, kind, "the %s of %s at sector %llu (queue %u tag %u) is %s old: %s", s->op,
-	       format_bytes(s->bytes, bytes), (unsigned long long)s->sector, s->queue, s->tag,
-	       format_ns(s->age_ns, age), words);
+	decide(v, kind, "the %s%s (queue %u tag %u) is %s old: %s", s->op, stuck_place(s, place),
+	       s->queue, s->tag, format_ns(s->age_ns, age), words);
 }
 
 static bool is_text(const char *a, const char *b)

@@ -72,6 +72,10 @@ struct stuck_verdict {
 	const char *cure; /* "" for nothing */
 };
 
+/* Where the oldest I/O is: " of 4KiB at sector 24"; "" of one without bytes, as FLUSH. */
+#define STUCK_PLACE_BYTES 80
+const char *stuck_place(const struct stuck_view *view, char text[static STUCK_PLACE_BYTES]);
+
 void stuck_judge(const struct stuck_view *view, struct stuck_verdict *ret_verdict);
 
 /*

@@ -18,7 +18,7 @@
 
 #define CACHE_MAGIC "ublkdcac"
 #define CACHE_PAGE_MAGIC "ublkdidx"
-#define CACHE_VERSION 1u
+#define CACHE_VERSION 1u /* raised with the layout: test/kept.py */
 
 /* The sum is of the page with these four bytes as 0. */
 struct cache_header_disk {

@@ -19,7 +19,7 @@
 #include "base/util.h"
 
 #define CACHE_KEPT_MAGIC 0x63616368656d656dull
-#define CACHE_KEPT_VERSION 1u
+#define CACHE_KEPT_VERSION 1u /* raised with the layout: test/kept.py */
 /* Where the numbers of the pages begin. */
 #define CACHE_KEPT_SEQ_AT 4096u
 /* Slots that the clock's hand passes at a time. */

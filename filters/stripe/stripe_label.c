@@ -15,9 +15,9 @@
 #include "base/crc32c.h"
 
 #define LABEL_MAGIC "ublkdSTR"
-#define LABEL_VERSION 1u
+#define LABEL_VERSION 1u /* raised with the layout: test/kept.py */
 
-/* Its layout is for ever: add behind, and raise the version. */
+/* Add behind, and raise the version. */
 struct label_disk {
 	char magic[8];
 	uint32_t version, is_ready;

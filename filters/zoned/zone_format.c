@@ -15,7 +15,7 @@
 
 #define ZONE_MAGIC "ublkdzon"
 #define ZONE_PAGE_MAGIC "ublkdzpg"
-#define ZONE_VERSION 1u
+#define ZONE_VERSION 1u /* raised with the layout: test/kept.py */
 
 /* The sum is of the page with these four bytes as 0. */
 struct zone_header_disk {

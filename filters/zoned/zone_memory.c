@@ -16,7 +16,7 @@
 
 #include "base/util.h"
 
-#define ZONE_MEMORY_MAGIC 0x7a6f6e656d656d31ull
+#define ZONE_MEMORY_MAGIC 0x7a6f6e656d656d31ull /* raised with the layout: test/kept.py */
 #define ZONE_MEMORY_HEAD_BYTES 4096u
 
 /* At the start of the memfd. */

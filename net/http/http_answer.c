@@ -8,7 +8,7 @@
 
 #include "base/util.h"
 
-/* No pause is longer, whatever a server asks for. */
+/* Larger numbers are this one: who waits has a bound of its own (net_outage_grant_ns). */
 #define RETRY_AFTER_S_MAX 3600u
 
 void http_answer_begin(struct http_answer *a)
@@ -105,23 +105,47 @@ static int answer_encoding(struct http_answer *a, const char *at, const char *en
 	return 0;
 }
 
-/* Seconds, or a date (RFC 9110, 10.2.3). What is neither is as if it were not there. */
-static void answer_retry(struct http_answer *a, const char *at, const char *end, int64_t now_s)
+/* RFC 9110, 5.6.7, in the form that is written today. False: it is none. */
+static bool answer_date(const char *at, const char *end, int64_t *ret_s)
 {
 	char text[HTTP_DATE_BYTES];
 	struct tm tm = { 0 };
+	const char *rest;
+
+	answer_text(text, sizeof(text), at, end);
+	rest = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+	if (!rest || *rest)
+		return false;
+	*ret_s = timegm(&tm);
+	return true;
+}
+
+/* Seconds, or a date (RFC 9110, 10.2.3). What is neither is as if it were not there. */
+static void answer_retry(struct http_answer *a, const char *at, const char *end, int64_t now_s)
+{
 	uint64_t seconds;
+	int64_t date_s;
 
 	if (!answer_number(&at, end, &seconds)) {
-		const char *rest;
-
-		answer_text(text, sizeof(text), at, end);
-		rest = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-		if (!rest || *rest || timegm(&tm) <= now_s)
+		if (!answer_date(at, end, &date_s) || date_s <= now_s)
 			return;
-		seconds = (uint64_t)(timegm(&tm) - now_s);
+		seconds = (uint64_t)(date_s - now_s);
 	}
 	a->retry_after_ns = MIN(seconds, RETRY_AFTER_S_MAX) * NS_PER_SEC;
+}
+
+static void answer_clock(struct http_answer *a, const char *at, const char *end, int64_t now_s)
+{
+	int64_t date_s;
+
+	a->has_date = answer_date(at, end, &date_s);
+	if (a->has_date)
+		a->ahead_s = now_s - date_s;
+}
+
+static bool is_field(const char *name, size_t name_bytes, const char *known)
+{
+	return strlen(known) == name_bytes && strncasecmp(known, name, name_bytes) == 0;
 }
 
 static int answer_field(struct http_answer *a, const char *name, size_t name_bytes, const char *at,
@@ -138,14 +162,14 @@ static int answer_field(struct http_answer *a, const char *name, size_t name_byt
 		{ "content-encoding", answer_encoding },
 		{ "x-amz-bucket-region", answer_bucket_region },
 	};
-	static const char retry[] = "retry-after";
 
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++)
-		if (strlen(field[i].name) == name_bytes &&
-		    strncasecmp(field[i].name, name, name_bytes) == 0)
+		if (is_field(name, name_bytes, field[i].name))
 			return field[i].take(a, at, end);
-	if (name_bytes == sizeof(retry) - 1 && strncasecmp(name, retry, name_bytes) == 0)
+	if (is_field(name, name_bytes, "retry-after"))
 		answer_retry(a, at, end, now_s);
+	else if (is_field(name, name_bytes, "date"))
+		answer_clock(a, at, end, now_s);
 	return 0;
 }
 

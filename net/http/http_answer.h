@@ -23,9 +23,13 @@ struct http_answer {
 	/* Content-Range: bytes first-last/total; total HTTP_UNKNOWN: "*". Valid with has_range. */
 	bool has_range;
 	uint64_t first, last, total;
-	char etag[HTTP_ETAG_BYTES];	       /* with its quotes, and W/ of a weak one; "": none */
-	char last_modified[HTTP_DATE_BYTES];   /* as it came; "": none */
-	uint64_t retry_after_ns;	       /* from now on; 0: it does not say */
+	char etag[HTTP_ETAG_BYTES];	     /* with its quotes, and W/ of a weak one; "": none */
+	char last_modified[HTTP_DATE_BYTES]; /* as it came; "": none */
+	uint64_t retry_after_ns;	     /* from now on; 0: it does not say */
+	/* By Date: so many seconds is time(2) here ahead of the server's clock. Valid with
+	 * has_date. */
+	bool has_date;
+	int64_t ahead_s;
 	char bucket_region[HTTP_REGION_BYTES]; /* S3: where the bucket is; "": it does not say */
 };
 

@@ -122,10 +122,13 @@ int http_transfer_begin(struct http_transfer *t, const struct http_request *requ
 void http_transfer_stop(struct http_transfer *t);
 
 /*
- * Where the answer, a redirection, wants to be asked for, as a whole URL; NULL: nowhere. Within
- * done, of an answer that answered has not refused.
+ * Within done, of an answer that answered has not refused: where it, a redirection, sends us. Its
+ * Location is taken relative to base, the URL that was asked for, by RFC 3986, 5.2; a fragment is
+ * left out. Neither user nor password of the client come into it: those that are there, the server
+ * has named. Returns 0, -ENOENT: it names no place, or none that fits; or -ENOMEM.
  */
-const char *http_transfer_location(const struct http_transfer *t);
+int http_transfer_location(const struct http_transfer *t, const char *base,
+			   char ret_url[static HTTP_URL_BYTES]);
 
 /*
  * Other keys to sign with, or another user, from the next request on; texts are copied,

@@ -19,6 +19,12 @@
 	X(curl_version_info)                                                                       \
 	X(curl_slist_append)                                                                       \
 	X(curl_slist_free_all)                                                                     \
+	X(curl_free)                                                                               \
+	X(curl_url)                                                                                \
+	X(curl_url_set)                                                                            \
+	X(curl_url_get)                                                                            \
+	X(curl_url_cleanup)                                                                        \
+	X(curl_easy_header)                                                                        \
 	X(curl_easy_init)                                                                          \
 	X(curl_easy_setopt)                                                                        \
 	X(curl_easy_getinfo)                                                                       \

@@ -260,12 +260,45 @@ void http_transfer_stop(struct http_transfer *t)
 	t->client->curl->curl_multi_remove_handle(t->client->multi, t->easy);
 }
 
-const char *http_transfer_location(const struct http_transfer *t)
+/*
+ * CURLINFO_REDIRECT_URL will not do: what libcurl makes of a relative place has the user and the
+ * password of the request in it.
+ */
+static int location_resolve(const struct http_curl *curl, CURLU *url, const char *base,
+			    const char *location, char ret_url[static HTTP_URL_BYTES])
 {
-	const char *url = NULL;
+	char *text = NULL;
+	size_t bytes;
 
-	t->client->curl->curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &url);
-	return url;
+	if (curl->curl_url_set(url, CURLUPART_URL, base, 0) != CURLUE_OK ||
+	    curl->curl_url_set(url, CURLUPART_URL, location,
+			       CURLU_NON_SUPPORT_SCHEME | CURLU_URLENCODE) != CURLUE_OK ||
+	    curl->curl_url_set(url, CURLUPART_FRAGMENT, NULL, 0) != CURLUE_OK ||
+	    curl->curl_url_get(url, CURLUPART_URL, &text, 0) != CURLUE_OK)
+		return -ENOENT;
+	bytes = strlen(text) + 1;
+	if (bytes <= HTTP_URL_BYTES)
+		memcpy(ret_url, text, bytes);
+	curl->curl_free(text);
+	return bytes <= HTTP_URL_BYTES ? 0 : -ENOENT;
+}
+
+int http_transfer_location(const struct http_transfer *t, const char *base,
+			   char ret_url[static HTTP_URL_BYTES])
+{
+	const struct http_curl *curl = t->client->curl;
+	struct curl_header *header;
+	CURLU *url;
+	int ret;
+
+	if (curl->curl_easy_header(t->easy, "Location", 0, CURLH_HEADER, -1, &header) != CURLHE_OK)
+		return -ENOENT;
+	url = curl->curl_url();
+	if (!url)
+		return -ENOMEM;
+	ret = location_resolve(curl, url, base, header->value, ret_url);
+	curl->curl_url_cleanup(url);
+	return ret;
 }
 
 /* What is the same for all requests. */

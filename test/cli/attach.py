@@ -167,7 +167,9 @@ def relative():
 def uri():
     """a URI stays as it is"""
     attach("nbd+unix:///a%20b?socket=/run/x")
-    assert daemon.yaml() == ['name: "a-20b"\nbackend:\n  type: nbd\n  uri: "nbd+unix:///a%20b?socket=/run/x"\n']
+    assert daemon.yaml() == ['name: "a-b"\nbackend:\n  type: nbd\n  uri: "nbd+unix:///a%20b?socket=/run/x"\n']
+    attach("nbd:unix:/run/x y:exportname=vms/disk")
+    assert daemon.yaml()[1:] == ['name: "disk"\nbackend:\n  type: nbd\n  uri: "nbd:unix:/run/x y:exportname=vms/disk"\n']
 
 
 def image(name, *words):

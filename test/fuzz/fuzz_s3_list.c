@@ -12,6 +12,7 @@
 #include "backends/s3_disk/s3_disk_page.h"
 #include "base/assert.h"
 #include "base/util.h"
+#include "test/unit/base/printable_check.h"
 
 #define OBJECTS 50u
 #define PREFIX "vm 1/a"
@@ -80,8 +81,7 @@ static void check_words(const char *words, size_t words_bytes)
 	const char *end = memchr(words, 0, words_bytes);
 
 	ASSERT(end && end > words);
-	for (; words < end; words++)
-		ASSERT(*words >= ' ' && *words < 0x7f);
+	check_printable(words);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

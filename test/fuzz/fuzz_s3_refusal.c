@@ -12,12 +12,14 @@
 #include "base/assert.h"
 #include "base/util.h"
 #include "net/http/http_client.h"
+#include "test/unit/base/printable_check.h"
 
 const char *const fuzz_words[] = { "<Error>",
 				   "</Error>",
 				   "<Code>AccessDenied</Code>",
 				   "<Code>RequestTimeout</Code>",
 				   "<Code>PermanentRedirect</Code>",
+				   "<Code>RequestTimeTooSkewed</Code>",
 				   "<Message>",
 				   "</Message>",
 				   "<Region>eu-1</Region>",
@@ -35,8 +37,7 @@ static void check_words(const char *words, size_t words_bytes)
 	const char *end = memchr(words, 0, words_bytes);
 
 	ASSERT(end && strncmp(words, "it answers ", 11) == 0);
-	for (; words < end; words++)
-		ASSERT(*words >= ' ' && *words < 0x7f);
+	check_printable(words);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -66,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	check_words(words, HTTP_ERROR_BYTES);
 	ASSERT(becomes != WEB_MOVED && becomes != WEB_GOOD);
 	ASSERT(becomes == verdict || becomes == WEB_AGAIN ||
-	       (verdict == WEB_REFUSED && becomes == WEB_KEYS) ||
+	       (verdict == WEB_REFUSED && (becomes == WEB_KEYS || becomes == WEB_CLOCK)) ||
 	       (verdict == WEB_MOVED && becomes == WEB_REFUSED));
 	free(words);
 	free(document);

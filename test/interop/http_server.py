@@ -9,7 +9,8 @@ line per command and answers each with one line, "ok ..." or "error: ...":
     set KEY=VALUE ...   (_ stands for a space) size, etag, modified (of the object; "": none), auth (the Authorization that is wanted),
                         path (of the object), s3=ACCESS:SECRET:REGION[:TOKEN] (requests are signed for S3 with these; others
                         are refused as S3 does, and violations; "": not), expired (a TOKEN of S3: 400 ExpiredToken, which is
-                        counted), delay_ms (before each answer), match=0 (If-Match is ignored)
+                        counted), clock (by so many seconds it is ahead; "": answers have no Date), delay_ms (before each answer),
+                        match=0 (If-Match is ignored)
     fault KIND [N [ARG]] the next N requests (1; -1: all) get
                           status ARG       that status, ARG: CODE or CODE:RETRY-AFTER
                           redirect ARG     302 to that URL
@@ -46,6 +47,7 @@ import struct
 import sys
 import threading
 import time
+from email.utils import formatdate
 from xml.sax.saxutils import escape
 
 sys.dont_write_bytecode = True  # the tree stays clean
@@ -66,7 +68,7 @@ class Server:
         self.counts = dict(requests=0, connections=0, open=0, body_bytes=0, violations=0, secrets=0, faults=0, expired=0)
         self.last_violation = ""
         self.settings = dict(size="4194304", etag='"v1"', modified="Mon, 01 Jun 2026 00:00:00 GMT", auth="", path="/disk.img", s3="",
-                             expired="", delay_ms="0", match="1")
+                             expired="", clock="", delay_ms="0", match="1")
         self.change(args.set)
         self.sockets = set()
         self.listener = None
@@ -111,6 +113,8 @@ class Server:
     def answer(self, connection, status, headers, body=b"", version=True):
         s = self.settings
         lines = [f"HTTP/1.1 {status} x"] + headers
+        if s["clock"]:
+            lines.append(f"Date: {formatdate(time.time() + int(s['clock']), usegmt=True)}")
         if version and s["etag"]:
             lines.append(f"ETag: {s['etag']}")
         if version and s["modified"]:
@@ -140,10 +144,11 @@ class Server:
         if not self.settings["s3"]:
             return False
         access, secret, region, token = (self.settings["s3"].split(":") + [""])[:4]
-        refusal = s3_signature.refusal(method, path, headers, {access: secret}, region, token)
+        refusal = s3_signature.refusal(method, path, headers, {access: secret}, region, token, int(self.settings["clock"] or 0))
         if not refusal:
             return False
-        self.violation(" ".join(refusal))
+        if refusal[0] != "RequestTimeTooSkewed":
+            self.violation(" ".join(refusal))
         self.s3_error(connection, 403, *refusal)
         return True
 

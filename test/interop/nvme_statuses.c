@@ -73,6 +73,17 @@ static void check_delay(struct fault_case *c, const void *arg)
 	       (unsigned long long)(case_now_ms() - start_ms));
 }
 
+/* CRDT of more than an hour: it is asked again within on_disconnect. */
+static void check_long_delay(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	if (!begin(c, "crdt=65535", "on_disconnect: {queue: 2s}\ntimeout: 5s\n"))
+		return;
+	nvme_peer_tell(&c->peer, "set status=write:0:0x82:crd=1:count=1");
+	EXPECT(rig_do(&c->rig, BACKEND_WRITE, 0, 0, 4096, NULL) == 0, "it failed");
+	EXPECT(case_look(c, 0).lost == 0, "the connection was dropped");
+}
+
 /* All at once, each as often as it may: all succeed. */
 static void check_load(struct fault_case *c, const void *arg)
 {
@@ -174,6 +185,7 @@ void statuses_run(uint64_t seed)
 		fault_case_run(name, 60, seed, check_status, &statuses[i]);
 	}
 	fault_case_run("status: tried again when the target wants it", 60, seed, check_delay, NULL);
+	fault_case_run("status: of a target that wants hours", 60, seed, check_long_delay, NULL);
 	fault_case_run("status: of many", 60, seed, check_load, NULL);
 	for (unsigned i = 0; i < ARRAY_SIZE(gone); i++) {
 		snprintf(name, sizeof(name), "namespace gone: requests wait, %s", gone_names[i]);

@@ -28,8 +28,9 @@ def canonical_request(method, target, names, headers):
     return "\n".join([method, path, query, "".join(lines), ";".join(names), headers["x-amz-content-sha256"]])
 
 
-def refusal(method, target, headers, secrets, region, token=""):
-    """None, or what is wrong: (the code of S3, words). headers: names in lower case; secrets: by access key."""
+def refusal(method, target, headers, secrets, region, token="", ahead_s=0):
+    """None, or what is wrong: (the code of S3, words). headers: names in lower case; secrets: by access key; ahead_s: the server's
+    clock."""
     if "authorization" not in headers:
         return "AccessDenied", "Access Denied"
     try:
@@ -38,7 +39,7 @@ def refusal(method, target, headers, secrets, region, token=""):
         access, scope = fields["Credential"].split("/", 1)
         names, when = fields["SignedHeaders"].split(";"), headers["x-amz-date"]
         date, its_region, service, end = scope.split("/")
-        skew = abs(time.time() - (time.mktime(time.strptime(when, "%Y%m%dT%H%M%SZ")) - time.timezone))
+        skew = abs(time.time() + ahead_s - (time.mktime(time.strptime(when, "%Y%m%dT%H%M%SZ")) - time.timezone))
     except (KeyError, ValueError) as error:
         return "AuthorizationHeaderMalformed", f"{error!r}"
     if algorithm != ALGORITHM or service != "s3" or end != "aws4_request" or date != when[:8]:

@@ -254,6 +254,19 @@ static void test_append(void)
 	tap_end();
 }
 
+/* As blk_rq_pos() has it: sector -1. */
+static void test_flush(void)
+{
+	if (!tap_begin("a FLUSH has no place"))
+		return;
+	zsteps_begin(true);
+	request(UBLK_IO_OP_FLUSH, UINT64_MAX, 0);
+	EXPECT(seen.op == BACKEND_FLUSH && seen.offset_bytes == 0 && seen.length_bytes == 0,
+	       "op %u at %llu", seen.op, (unsigned long long)seen.offset_bytes);
+	zsteps_end();
+	tap_end();
+}
+
 /* The kernel had no memory for the command: it says the same again. */
 static void test_append_again(void)
 {
@@ -326,6 +339,7 @@ int main(int argc, char **argv)
 	test_actions();
 	test_append();
 	test_append_again();
+	test_flush();
 	test_report();
 	test_without_zones();
 	return tap_finish();

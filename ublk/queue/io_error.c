@@ -10,11 +10,14 @@
 #include "ublk/queue/io_error.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
+
+#define PLACE_BYTES 64
 
 struct io_errors *io_errors_create(unsigned node_nr)
 {
@@ -86,6 +89,16 @@ static struct io_error_limits *limits_of(struct io_errors *errors, const struct 
 	return &errors->node[by->node_idx];
 }
 
+/* "sector=80 bytes=4096 "; of a FLUSH, which has no place, "". */
+static const char *io_error_place(const struct backend_io *request, char text[static PLACE_BYTES])
+{
+	text[0] = '\0';
+	if (request->op != BACKEND_FLUSH)
+		snprintf(text, PLACE_BYTES, "sector=%llu bytes=%u ",
+			 (unsigned long long)(request->offset_bytes >> 9), request->length_bytes);
+	return text;
+}
+
 void io_error_tell(struct tag_io *io, int err)
 {
 	const struct queue_setup *setup = &io->queue->setup;
@@ -93,15 +106,16 @@ void io_error_tell(struct tag_io *io, int err)
 	unsigned err_idx = (unsigned)MIN(-err, QUEUE_ERRNO_NR - 1);
 	const struct backend_device *by = take_culprit(&io->request);
 	struct io_error_limits *limits = limits_of(setup->errors, by);
+	char place[PLACE_BYTES];
 	uint32_t dropped;
 
 	if (!log_limit_pass_each(&limits->limit[request->op][err_idx], 1, &dropped))
 		return;
 	log_warn("I/O failed",
-		 "device=%s id=%d queue=%u tag=%u op=%s sector=%llu bytes=%u error=%s by=%s "
+		 "device=%s id=%d queue=%u tag=%u op=%s %serror=%s by=%s "
 		 "means=\"%s\" node=%s dropped=%u",
 		 setup->device_name, setup->dev_id, setup->idx, tag_of(io),
-		 backend_op_name(request->op), (unsigned long long)(request->offset_bytes >> 9),
-		 request->length_bytes, errname(err), by ? by->ops->name : "ublkd",
-		 io_error_words(err), by ? by->name : setup->device_name, dropped);
+		 backend_op_name(request->op), io_error_place(request, place), errname(err),
+		 by ? by->ops->name : "ublkd", io_error_words(err),
+		 by ? by->name : setup->device_name, dropped);
 }

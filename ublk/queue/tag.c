@@ -255,8 +255,9 @@ static int decode_other(struct tag_io *io, uint32_t op_flags, uint64_t length_by
 		return zone_request_decode(io, op_flags & 0xff, length_bytes);
 	io->request.op = io->flight_key.op = (uint8_t)(op < 0 ? BACKEND_FLUSH : op);
 	io->request.flags = tag_flags_of(op_flags);
+	/* The driver says -1 for the sector. */
 	if (op == BACKEND_FLUSH)
-		io->request.length_bytes = 0;
+		io->request.offset_bytes = io->request.length_bytes = 0;
 	if (op < 0)
 		return -EOPNOTSUPP;
 	return length_bytes > UINT32_MAX ? -EIO : 0;

@@ -38,5 +38,6 @@ void web_opens_run(uint64_t seed);
 void s3_run(uint64_t seed);
 void s3_disk_run(uint64_t seed);
 void s3_disk_lists_run(uint64_t seed);
+void s3_disk_leases_run(uint64_t seed);
 
 #endif

@@ -14,6 +14,7 @@ static void run_all(uint64_t seed)
 	s3_run(seed);
 	s3_disk_run(seed);
 	s3_disk_lists_run(seed);
+	s3_disk_leases_run(seed);
 }
 
 int main(int argc, char **argv)

@@ -45,16 +45,60 @@ static void check_password(struct fault_case *c, const void *arg)
 		web_works(c);
 }
 
+/* Where the server sends us; behind: what follows its port, NULL: that is not in it. */
+struct place {
+	const char *before, *behind;
+};
+
+static void check_redirected_login(struct fault_case *c, const void *arg)
+{
+	const struct place *p = arg;
+	char options[400], path[200], place[200];
+	int port;
+
+	web_serve(c, NULL);
+	port = atoi(strrchr(c->peer.uri, ':') + 1);
+	if (p->behind)
+		snprintf(place, sizeof(place), "%s%d%s", p->before, port, p->behind);
+	else
+		snprintf(place, sizeof(place), "%s", p->before);
+	/* "user@home:s3cr/t" */
+	web_tell(c, "set auth=Basic_dXNlckBob21lOnMzY3IvdA==");
+	web_write_secret(c, "password", "s3cr/t\n", path);
+	snprintf(options, sizeof(options), "user: user@home\npassword_file: %s\n", path);
+	web_tell(c, "fault redirect 1 %s", place);
+	if (!web_open_case(c, options, 1))
+		return;
+	web_tell(c, "fault redirect 2 %s", place);
+	web_works(c);
+	EXPECT(web_count(c, "left") == 0, "it was sent nowhere");
+	EXPECT(web_count(c, "secrets") == web_count(c, "requests"), "some had no password");
+	case_not_logged("s3cr");
+}
+
+/* Of a user that the server names there is no password; that of ours is not for it. */
+static void check_named_user(struct fault_case *c, const void *arg)
+{
+	char place[200];
+
+	(void)arg;
+	web_serve(c, NULL);
+	snprintf(place, sizeof(place), "http://eve:x@127.0.0.1:%d/disk.img",
+		 atoi(strrchr(c->peer.uri, ':') + 1));
+	web_tell(c, "fault redirect 1 %s", place);
+	web_refused(c, c->peer.uri, "", "a user does not belong here");
+}
+
 /* A server that sends us to another host is not given what is secret. */
 static void check_secrets_stay(struct fault_case *c, const void *arg)
 {
 	char options[400], path[200];
 	uint64_t secrets;
 
-	(void)arg;
 	web_serve(c, NULL);
-	web_write_secret(c, "token", "abc123", path);
-	snprintf(options, sizeof(options), "token_file: %s\nheaders: {X-Secret: abc}\n", path);
+	web_write_secret(c, "secret", "abc123", path);
+	snprintf(options, sizeof(options), "%s: %s\nheaders: {X-Secret: abc}\n", (const char *)arg,
+		 path);
 	if (!web_open_case(c, options, 1))
 		return;
 	web_works(c);
@@ -140,6 +184,33 @@ static void check_downgrade(struct fault_case *c, const void *arg)
 	web_refused(c, c->peer.uri, options, "from https to http");
 }
 
+static void run_redirections(uint64_t seed)
+{
+	/* RFC 9110, 10.2.2: relative ones by RFC 3986, 4.2; a fragment is not sent. */
+	static const struct place places[] = {
+		{ "/disk.img?x=1", NULL },
+		{ "disk.img", NULL },
+		{ "?y=1", NULL },
+		{ "./a/../disk.img#part", NULL },
+		{ "//127.0.0.1:", "/disk.img" },
+		{ "http://127.0.0.1:", "/disk.img" },
+		{ "HTTP://127.0.0.1:", "/disk.img#part" },
+	};
+	static const char *const secrets[] = { "token_file", "user: user\npassword_file" };
+	char name[100];
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		snprintf(name, sizeof(name), "the password goes along to %s%s", places[i].before,
+			 places[i].behind ? "PORT" : "");
+		fault_case_run(name, 30, seed, check_redirected_login, &places[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(secrets); i++) {
+		snprintf(name, sizeof(name), "secrets go to their host alone: %zu", i);
+		fault_case_run(name, 30, seed, check_secrets_stay, secrets[i]);
+	}
+	fault_case_run("sent to another user", 30, seed, check_named_user, NULL);
+}
+
 void web_opens_run(uint64_t seed)
 {
 	static const struct refusal refusal[] = {
@@ -164,7 +235,7 @@ void web_opens_run(uint64_t seed)
 	}
 	fault_case_run("refused: nobody is there", 30, seed, check_nobody, NULL);
 	fault_case_run("a password", 30, seed, check_password, NULL);
-	fault_case_run("secrets go to their host alone", 30, seed, check_secrets_stay, NULL);
+	run_redirections(seed);
 	fault_case_run("TLS", 30, seed, check_tls, NULL);
 	fault_case_run("TLS: expired", 30, seed, check_expired, NULL);
 	fault_case_run("TLS: sent to http", 30, seed, check_downgrade, NULL);

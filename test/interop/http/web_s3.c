@@ -217,6 +217,37 @@ static void check_serving(struct fault_case *c, const void *arg)
 	expect_signed(c);
 }
 
+/* The clocks are two hours apart: requests wait, as it is set at any moment, and the log says how.
+ */
+static void check_clock(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	serve_signed(c, "/images/disk.img");
+	if (!web_open_backend(c, "s3", object(c, "disk.img", ""), 1))
+		return;
+	web_tell(c, "set clock=7230");
+	case_submit_all(c, BACKEND_READ, 4096);
+	case_turn_for(c, 300);
+	EXPECT(rig_out_nr(&c->rig) == CASE_DEPTH, "%u wait", rig_out_nr(&c->rig));
+	case_logged("RequestTimeTooSkewed .*: this machine's clock is 2 h behind the server's: set "
+		    "it");
+	web_tell(c, "set clock=0");
+	case_drain(c, 20000);
+	case_expect_all(c, 0);
+	web_works(c);
+	expect_signed(c);
+}
+
+static void check_clock_at_open(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	serve_signed(c, "/images/disk.img");
+	web_tell(c, "set clock=-1200");
+	web_backend_refused(c, "s3", object(c, "disk.img", ""),
+			    "this machine's clock is 20 min ahead of the server's: set it, see "
+			    "timedatectl");
+}
+
 /* ---- keys that are good for a while ---- */
 
 static const char *write_token(struct fault_case *c, const char *token)
@@ -363,7 +394,8 @@ static void run_refusals(uint64_t seed)
 		  "fault xml 1 301:PermanentRedirect:Use_another_endpoint.:eu-west-1",
 		  "301 PermanentRedirect \\(Use another endpoint.\\): set region: eu-west-1" },
 		{ "a clock that is wrong", "fault xml 1 403:RequestTimeTooSkewed:Too_large.",
-		  "RequestTimeTooSkewed \\(Too large.\\): set the clock of this machine" },
+		  "RequestTimeTooSkewed \\(Too large.\\): set the clock of this machine: see "
+		  "timedatectl" },
 		{ "no such key", "fault xml 1 404:NoSuchKey:It_does_not_exist.",
 		  "404 NoSuchKey \\(It does not exist.\\): see key" },
 		{ "no words", "fault status 1 403", "it answers 403: see credentials_file" },
@@ -399,6 +431,8 @@ void s3_run(uint64_t seed)
 	fault_case_run("s3: anonymous", 30, seed, check_anonymous, NULL);
 	fault_case_run("s3: bad credentials", 30, seed, check_bad_credentials, NULL);
 	fault_case_run("s3: refusals while it serves", 60, seed, check_serving, NULL);
+	fault_case_run("s3: a wrong clock", 30, seed, check_clock, NULL);
+	fault_case_run("s3: a wrong clock when it is opened", 30, seed, check_clock_at_open, NULL);
 	fault_case_run("s3: sent elsewhere", 30, seed, check_elsewhere, NULL);
 	run_renewals(seed);
 	run_refusals(seed);

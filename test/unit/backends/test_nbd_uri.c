@@ -51,6 +51,13 @@ static void test_good(void **state)
 		{ "nbd+vsock://2/x", "vsock:2:10809", "x", false },
 		{ "nbds+vsock://4294967295:4294967295", "vsock:4294967295:4294967295", "", true },
 		{ "nbd://h/a+b%25", "h:10809", "a+b%", false },
+		/* QEMU's: nothing is escaped */
+		{ "nbd:unix:/run/nbd.sock", "unix:/run/nbd.sock", "", false },
+		{ "nbd:unix:/run/my disk:1%20:exportname=a b/%41?:exportname=c",
+		  "unix:/run/my disk:1%20", "a b/%41?:exportname=c", false },
+		{ "nbd:host:10810", "host:10810", "", false },
+		{ "NBD:127.0.0.1:1:exportname=disk", "127.0.0.1:1", "disk", false },
+		{ "nbd:[::1]:99:exportname=", "[::1]:99", "", false },
 	};
 	char buf[512];
 
@@ -104,7 +111,18 @@ static void test_bad(void **state)
 		const char *words;
 	} cases[] = {
 		{ "", 1, "expected a URI" },
-		{ "nbd:host:10809", 1, "expected a URI" },
+		{ "nbd+unix:/s", 1, "expected a URI" },
+		{ "nbd:", 5, "expected nbd:HOST:PORT" },
+		{ "nbd:/host/x", 5, "not a name" },
+		{ "nbd:host", 5, "expected nbd:HOST:PORT" },
+		{ "nbd:host:", 5, "expected nbd:HOST:PORT" },
+		{ "nbd:host:0", 10, "at least 1" },
+		{ "nbd:host:10809/x", 15, "expected a number" },
+		{ "nbd:unix", 5, "expected nbd:HOST:PORT" },
+		{ "nbd:unix:", 10, "socket is missing" },
+		{ "nbd:unix::exportname=x", 10, "socket is missing" },
+		{ "nbd:unix:exportname=x", 5, "expected nbd:HOST:PORT" },
+		{ "nbd::exportname=x", 5, "expected nbd:HOST:PORT" },
 		{ "http://h/x", 1, "unknown scheme" },
 		{ "nbdx://h/x", 1, "unknown scheme" },
 		{ "nbd:///x", 7, "host is missing" },
@@ -166,8 +184,11 @@ static void test_schemes(void **state)
 
 	(void)state;
 	for (const char *const *scheme = nbd_backend_uri.schemes; *scheme; scheme++) {
-		snprintf(text, sizeof(text), "%s://%s", *scheme,
-			 strstr(*scheme, "unix")    ? "/?socket=/s"
+		bool is_qemu = strchr(*scheme, ':');
+
+		snprintf(text, sizeof(text), "%s%s%s", *scheme, is_qemu ? "" : "://",
+			 is_qemu		    ? "unix:/s"
+			 : strstr(*scheme, "unix")  ? "/?socket=/s"
 			 : strstr(*scheme, "vsock") ? "2/"
 						    : "h/");
 		parse(text);
@@ -198,6 +219,8 @@ static void test_limits(void **state)
 	limit("nbd://h/", NBD_STRING_BYTES_MAX);
 	limit("nbd://", 255);
 	limit("nbd+unix:///?socket=", 107);
+	limit("nbd:unix:", 107);
+	limit("nbd:h:1:exportname=", NBD_STRING_BYTES_MAX);
 	limit("nbds://h/?tls-psk-file=", PATH_MAX - 1);
 	memset(text, 'a', sizeof(text));
 	text[sizeof(text) - 1] = '\0';

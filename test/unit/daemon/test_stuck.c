@@ -72,6 +72,9 @@ static void test_backend(void **state)
 
 	(void)state;
 	expect(&v, STUCK_BACKEND, "(queue 0 tag 5) is 12s old: the backend nbd does not answer");
+	v.op = "flush";
+	v.bytes = v.sector = 0;
+	expect(&v, STUCK_BACKEND, "the flush (queue 0 tag 5) is 12s old: ");
 	v.backend = v.backend_state = NULL;
 	expect(&v, STUCK_BACKEND, "the backend does not answer");
 	v.backend = "throttle";

@@ -112,6 +112,24 @@ static uint64_t retry_after_s(const char *value)
 	return a.retry_after_ns / NS_PER_SEC;
 }
 
+static void test_date(void **state)
+{
+	static const char good[] = "DATE: Wed, 25 Nov 2026 12:00:30 GMT";
+	static const char bad[] = "Date: yesterday";
+	struct http_answer a;
+
+	(void)state;
+	http_answer_begin(&a);
+	assert_false(a.has_date);
+	http_answer_line(&a, good, strlen(good), NOW_S + 90);
+	assert_true(a.has_date);
+	assert_int_equal(a.ahead_s, 60);
+	http_answer_line(&a, good, strlen(good), NOW_S - 30);
+	assert_int_equal(a.ahead_s, -60);
+	http_answer_line(&a, bad, strlen(bad), NOW_S);
+	assert_false(a.has_date);
+}
+
 static void test_retry_after(void **state)
 {
 	(void)state;
@@ -163,7 +181,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_whole),	cmocka_unit_test(test_informational),
 		cmocka_unit_test(test_refused), cmocka_unit_test(test_retry_after),
-		cmocka_unit_test(test_odd),	cmocka_unit_test(test_strong),
+		cmocka_unit_test(test_date),	cmocka_unit_test(test_odd),
+		cmocka_unit_test(test_strong),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,7 @@ static void test_words(void **state)
 		  "it answers 403 X: see credentials_file" },
 		{ 403, "", WEB_REFUSED, WEB_REFUSED, false,
 		  CODE("A\n\t[31m\303\251\x7f") "<Message></Message>",
-		  "it answers 403 A..[31m...: see credentials_file" },
+		  "it answers 403 A\\x0a\\x09[31m\303\251\\x7f: see credentials_file" },
 	};
 	char words[HTTP_ERROR_BYTES];
 
@@ -103,6 +103,45 @@ static void test_words(void **state)
 				       cases[i].is_anonymous, cases[i].document, words),
 				 cases[i].becomes);
 		assert_string_equal(words, cases[i].words);
+	}
+}
+
+/* By how much this machine's clock is wrong, as far as the answer says it. */
+static void test_clock(void **state)
+{
+	static const struct {
+		int64_t ahead_s;
+		bool has_date;
+		const char *words;
+	} cases[] = {
+		{ 16 * 60 + 59, true, "this machine's clock is 16 min ahead of the server's" },
+		{ -16 * 60 - 59, true, "this machine's clock is 16 min behind the server's" },
+		{ 3600, true, "this machine's clock is 1 h ahead of the server's" },
+		{ -47 * 3600, true, "this machine's clock is 47 h behind the server's" },
+		{ -INT64_C(20000) * 86400, true,
+		  "this machine's clock is 20000 days behind the server's" },
+		/* Somebody else's Date, or it was set just now. */
+		{ 3, true, "set the clock of this machine" },
+		{ -1000000, false, "set the clock of this machine" },
+	};
+	const struct s3_asker asker = { .region = "us-east-1" };
+	/* As long as that of AWS. */
+	static const char document[] = CODE("RequestTimeTooSkewed") MESSAGE(
+		"The difference between the request time and the current time is too large.");
+	char words[HTTP_ERROR_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct http_answer a = { .status = 403,
+					 .has_date = cases[i].has_date,
+					 .ahead_s = cases[i].ahead_s };
+
+		assert_int_equal(
+			s3_refusal_judge(&asker, &a, WEB_REFUSED, document, words, sizeof(words)),
+			WEB_CLOCK);
+		assert_non_null(strstr(words, cases[i].words));
+		assert_string_equal(words + strlen(words) - strlen("see timedatectl(1)"),
+				    "see timedatectl(1)");
 	}
 }
 
@@ -158,9 +197,8 @@ static void test_excuse(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_long),
-		cmocka_unit_test(test_is),
+		cmocka_unit_test(test_words),  cmocka_unit_test(test_clock),
+		cmocka_unit_test(test_long),   cmocka_unit_test(test_is),
 		cmocka_unit_test(test_excuse),
 	};
 

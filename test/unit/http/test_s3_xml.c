@@ -127,16 +127,6 @@ static void test_long(void **state)
 	assert_non_null(strstr(words, "a text in it is too long"));
 }
 
-static void test_printable(void **state)
-{
-	char to[6];
-
-	(void)state;
-	assert_string_equal(s3_xml_printable("a b", to, sizeof(to)), "a b");
-	assert_string_equal(s3_xml_printable("\n\x7f\303\251~", to, sizeof(to)), "....~");
-	assert_string_equal(s3_xml_printable("123456789", to, sizeof(to)), "12345");
-}
-
 static void test_values(void **state)
 {
 	static const char *const no_bools[] = { "",	 " ",  "yes", "TRUE",	   "tRue",
@@ -168,7 +158,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_elements),       cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_caller_refuses), cmocka_unit_test(test_long),
-		cmocka_unit_test(test_printable),      cmocka_unit_test(test_values),
+		cmocka_unit_test(test_values),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* session: what becomes of requests while the peer is away. */
+#include "net/options.h"
 #include "test/rig/session_rig.h"
 
 /* {queue: 100ms}: held, then failed, and so is what comes; until an answer. */
@@ -89,13 +90,36 @@ static void test_fails_fast(void **state)
 	expect_done(1, 1, 0);
 }
 
+/* What a server may make us wait: never so long that it is not asked again in time. */
+static void test_wishes(void **state)
+{
+	static const struct {
+		uint64_t limit_ns, wish_ns, grant_ns;
+	} cases[] = {
+		{ 30 * NS_PER_SEC, 7 * NS_PER_SEC, 7 * NS_PER_SEC },
+		{ 30 * NS_PER_SEC, 15 * NS_PER_SEC + 1, 15 * NS_PER_SEC },
+		{ 5 * NS_PER_SEC, 3600 * NS_PER_SEC, 5 * NS_PER_SEC / 2 },
+		{ 3600 * NS_PER_SEC, 3600 * NS_PER_SEC, 60 * NS_PER_SEC },
+		{ OPTION_FOREVER, UINT64_MAX, 60 * NS_PER_SEC },
+		{ 0, UINT64_MAX, NS_PER_SEC },
+		{ 0, 1, 1 },
+		{ OPTION_FOREVER, 0, 0 },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct net_outage_config outage = { .outage_timeout_ns = cases[i].limit_ns };
+
+		assert_int_equal(net_outage_grant_ns(&outage, cases[i].wish_ns), cases[i].grant_ns);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		SESSION(test_outage),
-		SESSION(test_outage_of_one_that_accepts),
-		SESSION(test_no_outage),
-		SESSION(test_fails_fast),
+		SESSION(test_outage),	       SESSION(test_outage_of_one_that_accepts),
+		SESSION(test_no_outage),       SESSION(test_fails_fast),
+		cmocka_unit_test(test_wishes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

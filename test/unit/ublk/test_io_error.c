@@ -74,6 +74,17 @@ static void test_words(void **state)
 		"system, pool or quota\" node=db dropped=0\n");
 }
 
+/* It is of the whole device: the sector that the driver says is none. */
+static void test_flush(void **state)
+{
+	struct tag_io *io = request(BACKEND_FLUSH, -EIO, -EIO);
+
+	(void)state;
+	io->request.offset_bytes = UINT64_MAX << 9;
+	io->request.length_bytes = 0;
+	assert_non_null(strstr(told(io, -EIO), " tag=3 op=flush error=EIO by=file "));
+}
+
 static void test_who(void **state)
 {
 	struct tag_io *io = request(BACKEND_READ, -EIO, -EIO);
@@ -172,8 +183,8 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RIG(test_words),     RIG(test_who),	      RIG(test_once),
-		RIG(test_each_node), RIG(test_unknown_errno),
+		RIG(test_words), RIG(test_flush),     RIG(test_who),
+		RIG(test_once),	 RIG(test_each_node), RIG(test_unknown_errno),
 	};
 
 	unsetenv("JOURNAL_STREAM");

@@ -60,7 +60,22 @@ static void test_uris(void **state)
 	(void)state;
 	check_name("nbd://host:10809/vms/disk-1", "disk-1");
 	check_name("nbd://alice@host/export?tls-psk-file=/etc/keys", "export");
-	check_name("nbd+unix:///my%20disk?socket=/run/x", "my-20disk");
+	check_name("nbd+unix:///my%20disk?socket=/run/x", "my-disk");
+	check_name("nbd://host/a%2Fb/d%69sk%2d1%zz%4", "disk-1-zz-4");
+	check_name("nbd://host/%2Fa%2fb", "a-b");
+	check_name("nbd://host/x%c3%bc%E2%82%ACy%00", "x--y-");
+	check_name("nbd://host/%2e%2E", "disk");
+	check_name(
+		"nbd://host/%61%62%63%64%65%66%67%68%69%6a%6b%6c%6d%6e%6f%70%71%72%73%74%75%76%77"
+		"%78%79%7a%30%31%32%33%34%35%36%37%38%39",
+		"abcdefghijklmnopqrstuvwxyz01234");
+	check_name("http://host/my%20disk.img?sign=%20", "my-disk.img");
+	check_name("nvme+tcp://host/nqn.2024-01.com.example:my%20disk/1", "my-disk");
+	check_name("nbd:unix:/run/nbd.sock", "nbd.sock");
+	check_name("nbd:unix:/run/nbd.sock:exportname=vms/disk%201", "disk-201");
+	check_name("nbd:localhost:10809:exportname=disk-1", "disk-1");
+	check_name("nbd:localhost:10809", "localhost-10809");
+	check_name("nbd:unix:/s:exportname=", "nbd");
 	check_name("nbd://storage.example.com", "storage.example.com");
 	check_name("nbds://alice@storage:1/?tls-type=x509", "storage");
 	check_name("nbd://[::1]:10809/", "1");
