@@ -226,6 +226,7 @@ static void chunk_came(struct backend_visit *visit, int result)
 	if (result < 0) {
 		qcow2_open_fail(p, result, NULL);
 	} else if (!chunk_fits(p, bytes)) {
+		p->visit->has_answer = true;
 		qcow2_open_fail(p, -EINVAL, QCOW2_CHANGED_WORDS);
 	} else {
 		p->at += bytes;

@@ -199,6 +199,8 @@ static void get_tables(struct qcow2_open *p)
 		return;
 	}
 	if (p->stored_fd >= 0 && words[0]) {
+		/* Another try would find the same. */
+		p->visit->has_answer = true;
 		qcow2_open_fail(p, -EINVAL, words);
 		return;
 	}

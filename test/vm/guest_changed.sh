@@ -104,7 +104,8 @@ ok "... with all that was written" is_whole same
 # shellcheck disable=SC2086 # words
 ok "all others are refused in words" wait_for 60 all_wait $changed
 ok "... and locked still" locked write
-ok "one that is put back" eval 'cat "$work/back.qcow2" >/mnt/ram/back.qcow2 && { ublkctl reload || true; }'
+reload() { kill -HUP "$(server)"; }
+ok "one that is put back, and a reload" eval 'cat "$work/back.qcow2" >/mnt/ram/back.qcow2 && reload'
 ok "... is taken over" wait_for 60 are_live back
 ok "... with all that was written" is_whole back
 changed=${changed% back}
@@ -129,7 +130,7 @@ for name in ${changed/shorter/}; do ok "$name: QEMU has it at once, and finds no
 ok "the snapshot is as it was" eval 'qemu-img convert -l s1 -O raw /mnt/ram/snapshot.qcow2 "$work/now.raw" && cmp "$work/then.raw" "$work/now.raw"'
 changed=${changed/shorter/}
 sed -i '/shorter/d' "$work/all.yaml"
-ok "they are added again" ublkctl reload
+ok "they are added again" reload
 # shellcheck disable=SC2086 # words
 ok "... and live" wait_for 60 are_live $changed
 has() { dd if="$(blk "$1")" bs=1M skip="$2" count="$3" iflag=direct status=none | cmp - <(head -c $(($3 << 20)) < <(yes "$(printf '\356')" | tr -d '\n')); } # NAME AT MIB
