@@ -1,4 +1,5 @@
-/* FNV-1a of 64 bits, of texts: to tell them apart where nobody tries to make them alike. */
+/* FNV-1a of 64 bits, of bytes and texts: to tell them apart where nobody tries to make them alike.
+ */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -6,11 +7,16 @@
 
 #define HASH_START 0xcbf29ce484222325ull
 
+static inline uint64_t hash_byte(uint64_t hash, uint8_t byte)
+{
+	return (hash ^ byte) * 0x100000001b3ull;
+}
+
 /* The hash of what hash is the hash of (HASH_START: of nothing) and text. */
 static inline uint64_t hash_text(uint64_t hash, const char *text)
 {
 	for (; *text; text++)
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
+		hash = hash_byte(hash, (uint8_t)*text);
 	return hash;
 }
 

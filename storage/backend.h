@@ -389,9 +389,9 @@ struct backend {
 	 */
 	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 	/*
-	 * The descriptor that holds the content and must outlive the process, or the content is
-	 * lost: the fd store holds it, and it comes back in open_params.stored_fd. Stays the
-	 * backend's. NULL: nothing is lost with the process.
+	 * A descriptor that must outlive the process, or content is lost, or a lock: the fd store
+	 * (fd_store_put says which it takes) holds it, and it comes back in open_params.stored_fd.
+	 * Stays the backend's. NULL: nothing is lost with the process.
 	 */
 	int (*stored_fd)(const struct backend_device *device);
 	/* So much of the machine's memory may the content come to use. NULL: none. */

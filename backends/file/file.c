@@ -530,6 +530,13 @@ static void file_io_fini(struct backend_io *io)
 	op_fini(&f->op);
 }
 
+static int file_stored_fd(const struct backend_device *device)
+{
+	const struct file_device *file = device->priv;
+
+	return file->kept_fd;
+}
+
 const struct backend backend_file = {
 	.name = "file",
 	.summary = "A regular file or a block device.",
@@ -552,6 +559,7 @@ const struct backend backend_file = {
 	.submit = file_submit,
 	.wait = file_wait,
 	.identity = file_identity,
+	.stored_fd = file_stored_fd,
 	.abandon = file_close,
 	.look = file_look,
 	.resize = &file_resize,

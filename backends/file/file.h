@@ -32,6 +32,7 @@ struct file_config {
 
 struct file_device {
 	int fd;
+	int kept_fd; /* file_lock.c: another description, for the fd store; -1: none */
 	bool is_block;
 	bool is_zoned; /* a block device with zones, served as such: file_zones.c */
 	bool direct;
@@ -62,7 +63,8 @@ int file_found_size(struct backend_device *device, uint64_t *ret_bytes);
 
 /*
  * file_lock.c: against other devices and other processes. Returns 0, also where the file system has
- * no locks (logged), or -EBUSY with words. The locks end with the process.
+ * no locks (logged), or -EBUSY with words. The locks end with the process, but for those of an
+ * image that is written, which the fd store keeps: kept_fd.
  */
 int file_lock(struct backend_device *device);
 void file_unlock(struct file_device *file);

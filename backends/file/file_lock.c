@@ -16,6 +16,14 @@
  * program that does not look (qemu-img -U) is kept out by nothing. Two that begin in the same
  * moment can both give up.
  *
+ * Of an image that is written the fd store keeps another description of the file (struct backend's
+ * stored_fd), with the same locks: when this process is killed they hold until the next one serves,
+ * as the image may lack what is in memory that is kept. It is not the description of the I/O, whose
+ * locks say that I/O of a dead process is under way still. The next process takes the locks on a
+ * description of its own first, takes them off the kept one while it looks who else has some, and
+ * puts them back. Nothing is kept on a file system whose server could keep the close of a
+ * description waiting: the fd store's holders must never wait.
+ *
  * Failure modes: the file is in use: words; a file system without locks: logged, and the device is
  * served.
  */
@@ -23,8 +31,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/errname.h"
 #include "base/log.h"
@@ -109,8 +120,10 @@ static int fail_locked(struct backend_device *device, struct flock lock)
 
 static int fail_has(struct backend_device *device)
 {
-	return fail_by(device, "is in use: another program has the image open for writing (a "
-			       "virtual machine? qemu-img?): end it first");
+	return fail_by(device,
+		       "is in use: another program has the image open for writing (a "
+		       "virtual machine? qemu-img?), or a device that waits for it (ublkctl "
+		       "list): end it first");
 }
 
 static int fail_keeps(struct backend_device *device, enum lock_perm perm)
@@ -126,14 +139,13 @@ static int fail_keeps(struct backend_device *device, enum lock_perm perm)
 /* ---- locks ---- */
 
 /* -ENOTSUP: the file system has none; -EBUSY: it is taken, in words. length 0: to the end. */
-static int lock_range(struct backend_device *device, short type, off_t start, off_t length)
+static int lock_range(struct backend_device *device, int fd, short type, off_t start, off_t length)
 {
-	const struct file_device *file = device->priv;
 	struct flock lock = {
 		.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length
 	};
 
-	if (fcntl(file->fd, F_OFD_SETLK, &lock) == 0)
+	if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
 		return 0;
 	if (errno == EAGAIN || errno == EACCES)
 		return fail_locked(device, lock);
@@ -153,15 +165,15 @@ static bool is_locked(const struct file_device *file, off_t byte)
 }
 
 /* Sets of permissions, bits of enum lock_perm. */
-static int lock_bytes(struct backend_device *device, unsigned has, unsigned keeps)
+static int lock_bytes(struct backend_device *device, int fd, unsigned has, unsigned keeps)
 {
 	int ret = 0;
 
 	for (int perm = 0; perm < PERM_NR && ret == 0; perm++) {
 		if (has & 1u << perm)
-			ret = lock_range(device, F_RDLCK, HAS_BYTE + perm, 1);
+			ret = lock_range(device, fd, F_RDLCK, HAS_BYTE + perm, 1);
 		if (ret == 0 && (keeps & 1u << perm))
-			ret = lock_range(device, F_RDLCK, KEEPS_BYTE + perm, 1);
+			ret = lock_range(device, fd, F_RDLCK, KEEPS_BYTE + perm, 1);
 	}
 	return ret;
 }
@@ -177,28 +189,92 @@ static int check_bytes(struct backend_device *device, unsigned has, unsigned kee
 	return 0;
 }
 
+/* ---- a second description, which is kept ---- */
+
+static bool waits_for_a_server(const struct file_device *file)
+{
+	static const unsigned long types[] = {
+		NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC,  CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,
+		FUSE_SUPER_MAGIC, V9FS_MAGIC,	    CEPH_SUPER_MAGIC, AFS_SUPER_MAGIC,
+		AFS_FS_MAGIC,	  CODA_SUPER_MAGIC,
+	};
+	struct statfs fs;
+
+	if (fstatfs(file->fd, &fs) < 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if ((unsigned long)fs.f_type == types[i])
+			return true;
+	return false;
+}
+
+/* The one that the process before has left, of this file; -1: none. */
+static int kept_before(const struct backend_device *device)
+{
+	const struct file_device *file = device->priv;
+	int fd = device->open_params.stored_fd;
+	struct stat stat;
+
+	if (fd <= 0 || fstat(fd, &stat) < 0 || stat.st_dev != file->stat.st_dev ||
+	    stat.st_ino != file->stat.st_ino)
+		return -1;
+	return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+static int kept_new(const struct backend_device *device)
+{
+	const struct file_device *file = device->priv;
+	char link[32];
+
+	if (!file->in_image || device->open_params.read_only || waits_for_a_server(file))
+		return -1;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
+	return open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+}
+
+static void unlock_all(int fd)
+{
+	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(fd, F_OFD_SETLK, &lock);
+}
+
 /* As QEMU does for an image and for the base of one. */
 static int lock_as_image(struct backend_device *device)
 {
 	const unsigned writes = 1u << PERM_WRITE | 1u << PERM_RESIZE;
+	struct file_device *file = device->priv;
 	unsigned has = 1u << PERM_READ;
 	int ret;
 
 	if (!device->open_params.read_only)
 		has |= writes;
-	ret = lock_bytes(device, has, writes);
-	return ret < 0 ? ret : check_bytes(device, has, writes);
+	ret = lock_bytes(device, file->fd, has, writes);
+	if (ret < 0)
+		return ret;
+	file->kept_fd = kept_before(device);
+	if (file->kept_fd >= 0)
+		unlock_all(file->kept_fd);
+	ret = check_bytes(device, has, writes);
+	if (file->kept_fd < 0 && ret == 0)
+		file->kept_fd = kept_new(device);
+	if (file->kept_fd >= 0 && lock_bytes(device, file->kept_fd, has, writes) < 0) {
+		close(file->kept_fd);
+		file->kept_fd = -1;
+	}
+	return ret;
 }
 
 static int lock_as_whole(struct backend_device *device)
 {
+	const struct file_device *file = device->priv;
 	int ret;
 
 	if (!device->open_params.read_only)
-		return lock_range(device, F_WRLCK, 0, 0);
-	ret = lock_range(device, F_RDLCK, 0, HAS_BYTE);
+		return lock_range(device, file->fd, F_WRLCK, 0, 0);
+	ret = lock_range(device, file->fd, F_RDLCK, 0, HAS_BYTE);
 	if (ret == 0)
-		ret = lock_range(device, F_RDLCK, BYTES_END, 0);
+		ret = lock_range(device, file->fd, F_RDLCK, BYTES_END, 0);
 	return ret < 0 ? ret : lock_as_image(device);
 }
 
@@ -221,7 +297,5 @@ int file_lock(struct backend_device *device)
  */
 void file_unlock(struct file_device *file)
 {
-	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
-
-	fcntl(file->fd, F_OFD_SETLK, &lock);
+	unlock_all(file->fd);
 }

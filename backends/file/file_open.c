@@ -78,8 +78,9 @@ const struct option file_options[] = {
 	  .help = "Lock the file as QEMU does, so that no virtual machine and no qemu-img writes "
 		  "to "
 		  "an image that is in use here, and the other way round. auto: below an image "
-		  "format; another file is locked as a whole, against every program that asks for "
-		  "a lock. on: as QEMU in any case. off: no lock; nothing prevents that others "
+		  "format, and of an image that is written also while its device waits for the "
+		  "next ublkd; another file is locked as a whole, against every program that asks "
+		  "for a lock. on: as QEMU in any case. off: no lock; nothing prevents that others "
 		  "destroy what is written here." },
 	OPTION_END,
 };
@@ -366,7 +367,7 @@ int file_open(struct backend_device *device)
 	};
 	struct file_device *file = device->priv;
 
-	file->fd = -1;
+	file->fd = file->kept_fd = -1;
 	file->name = device->name;
 	file->in_image = backend_is_in_image(device);
 	file->ends_anywhere = file->in_image || (device->as && device->as->is_bytewise);
@@ -399,6 +400,9 @@ void file_close(struct backend_device *device)
 		return;
 	file_unlock(file);
 	close(file->fd);
+	/* Its locks hold as long as the fd store has it. */
+	if (file->kept_fd >= 0)
+		close(file->kept_fd);
 }
 
 /* As far as this machine knows: it asks no server, which may be gone. */

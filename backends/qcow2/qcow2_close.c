@@ -1,15 +1,18 @@
 /*
  * The last commit of an image, and its end. The control reactor, when no queue is open: requests go
- * to `data` by a visit, one at a time, until the disk has all and nothing that was given up waits.
+ * to `data` by a visit, one at a time, until the disk has all and nothing that was given up waits;
+ * then the header loses its mark (qcow2_mark.c).
  *
  * Failure modes: a commit fails: another one, as it may have told what was lost before
  * (storage/owed.h); what cannot be written then is told, and the image is left as after a power
- * cut, without corruption.
+ * cut, without corruption. The mark stays: logged, nothing depends on it.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "backends/qcow2/qcow2_owner.h"
+#include "base/errname.h"
+#include "base/log.h"
 #include "base/util.h"
 
 struct closing {
@@ -72,6 +75,59 @@ static bool closing_is_quiet(struct qcow2_commit *c, unsigned epoch_idx)
 	return true;
 }
 
+/* ---- the mark ---- */
+
+static void unmarked(struct backend_visit *visit, int result)
+{
+	if (result < 0)
+		log_warn("the header of the image keeps the mark that it is in use",
+			 "node=%s error=%s", visit->device->name, errname(result));
+	closing_end(closing_of(visit), 0);
+}
+
+static void closing_header_io(struct closing *p, enum backend_op op, backend_visit_fn *fn)
+{
+	const struct qcow2_device *d = p->commit.d;
+	int ret = backend_visit_io(p->visit, d->data_idx, op, 0, p->buf,
+				   d->device->open_params.logical_block_bytes, fn);
+
+	if (ret < 0)
+		unmarked(p->visit, ret);
+}
+
+static void marked_header_read(struct backend_visit *visit, int result)
+{
+	struct closing *p = closing_of(visit);
+	struct qcow2_device *d = p->commit.d;
+
+	if (result < 0) {
+		unmarked(visit, result);
+		return;
+	}
+	d->header.autoclear &= ~QCOW2_AUTOCLEAR_MARK;
+	qcow2_header_update(p->buf, &d->header);
+	closing_header_io(p, BACKEND_WRITE, unmarked);
+}
+
+/* The disk has all: a process that comes after this reads it. */
+static void closing_unmark(struct closing *p)
+{
+	const struct qcow2_device *d = p->commit.d;
+
+	qcow2_tables_unfill(d->t);
+	if (d->header.autoclear & QCOW2_AUTOCLEAR_MARK)
+		closing_header_io(p, BACKEND_READ, marked_header_read);
+	else
+		closing_end(p, 0);
+}
+
+/* ---- the commit ---- */
+
+static bool closing_is_due(const struct qcow2_tables *t)
+{
+	return qcow2_tables_are_dirty(t) || t->freed_nr > 0;
+}
+
 static void closing_committed(struct qcow2_commit *c, int result)
 {
 	struct closing *p = container_of(c, struct closing, commit);
@@ -79,8 +135,10 @@ static void closing_committed(struct qcow2_commit *c, int result)
 	bool again = result < 0 && !p->has_failed;
 
 	p->has_failed |= result < 0;
-	if (again || (result == 0 && (qcow2_tables_are_dirty(c->d->t) || c->d->t->freed_nr > 0)))
+	if (again || (result == 0 && closing_is_due(c->d->t)))
 		qcow2_commit_begin(c);
+	else if (result == 0)
+		closing_unmark(p);
 	else
 		closing_end(p, result);
 }
@@ -90,7 +148,7 @@ void qcow2_close_async(struct backend_visit *visit)
 	struct qcow2_device *d = visit->device->priv;
 	struct closing *p;
 
-	if (!d->owner || (!qcow2_tables_are_dirty(d->t) && d->t->freed_nr == 0)) {
+	if (!d->owner) {
 		backend_visit_done(visit, 0);
 		return;
 	}
@@ -109,7 +167,10 @@ void qcow2_close_async(struct backend_visit *visit)
 	p->commit.done = closing_committed;
 	p->commit.is_quiet = closing_is_quiet;
 	d->closing = p;
-	qcow2_commit_begin(&p->commit);
+	if (closing_is_due(d->t))
+		qcow2_commit_begin(&p->commit);
+	else
+		closing_unmark(p);
 }
 
 void qcow2_close(struct backend_device *device)

@@ -10,8 +10,7 @@
  *   FLUSH        all of it is durable: FLUSH of the guest is answered
  *   REAP         what no table on the disk names any more: counts fall, in memory
  *
- * So a FLUSH costs two flushes of the disk when tables have changed, and one when they have not. No
- * entry of L2 or L1 is changed meanwhile; reads and writes in place go on.
+ * No entry of L2 or L1 is changed meanwhile; reads and writes in place go on.
  *
  * Failure modes: a write or a FLUSH fails, or the storage has lost writes since the commit began:
  * all that it has written is dirty again, as none of it need be there, the FLUSHes that waited
@@ -458,6 +457,7 @@ static void settle_written(struct qcow2_commit *c, bool is_durable)
 		/* Without a place: it was of a table that is no more. */
 		if (!is_durable && atomic_load_explicit(&slot->at, memory_order_relaxed))
 			qcow2_mark_dirty(t, slot);
+		qcow2_slot_settled(t, slot, is_durable);
 		slot->is_writing = 0;
 	}
 	/* Those of a phase that was not begun, or not to its end. */

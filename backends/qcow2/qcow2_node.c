@@ -1,5 +1,5 @@
 /* What the core sees of the node: its table, its children, its queues and what they wait for. */
-#include "backends/qcow2/qcow2.h"
+#include "backends/qcow2/qcow2_owner.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -126,6 +126,14 @@ static int qcow2_stored_fd(const struct backend_device *device)
 	return d->t ? d->t->fd : -1;
 }
 
+static void qcow2_abandon(struct backend_device *device)
+{
+	struct qcow2_device *d = device->priv;
+
+	if (d->owner)
+		qcow2_image_handed_over(d->t);
+}
+
 static bool qcow2_only_reads(const void *config)
 {
 	return ((const struct qcow2_config *)config)->snapshot;
@@ -190,6 +198,7 @@ const struct backend backend_qcow2 = {
 	.look = qcow2_look,
 	.identity = qcow2_identity,
 	.stored_fd = qcow2_stored_fd,
+	.abandon = qcow2_abandon,
 	.snapshots = &qcow2_backend_snapshots,
 	.only_reads = qcow2_only_reads,
 	.above = &qcow2_above,

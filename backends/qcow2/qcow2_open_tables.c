@@ -9,51 +9,9 @@
 
 #include "backends/qcow2/qcow2_opening.h"
 #include "backends/qcow2/qcow2_snapshot_change.h"
-#include "base/log.h"
 #include "base/util.h"
 
 #define TABLES_KEY_BYTES (BACKEND_IDENTITY_BYTES + 24)
-
-/* ---- CLEAR ---- */
-
-static void header_cleared(struct backend_visit *visit, int result)
-{
-	struct qcow2_open *p = qcow2_opening_of(visit);
-
-	if (result < 0)
-		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
-	else
-		qcow2_open_done(p);
-}
-
-static void header_read_again(struct backend_visit *visit, int result)
-{
-	struct qcow2_open *p = qcow2_opening_of(visit);
-
-	if (result < 0) {
-		qcow2_open_fail(p, result, NULL);
-		return;
-	}
-	qcow2_header_update(p->buf, &p->d->header);
-	qcow2_open_io(p, BACKEND_WRITE, 0, p->header_bytes, "writing the header", header_cleared);
-}
-
-/* Writes do not keep up what others note of an image: they must not trust it any more. */
-static void clear_features(struct qcow2_open *p)
-{
-	struct qcow2_header *h = &p->d->header;
-	uint64_t kept = h->autoclear & QCOW2_AUTOCLEAR_RAW_DATA_FILE;
-
-	if (p->d->is_read_only || h->autoclear == kept) {
-		qcow2_open_done(p);
-		return;
-	}
-	log_info("what the image notes besides its content is not kept up",
-		 "node=%s autoclear_bits=0x%llx", p->d->device->name,
-		 (unsigned long long)h->autoclear);
-	h->autoclear = kept;
-	qcow2_open_io(p, BACKEND_READ, 0, p->header_bytes, "reading the header", header_read_again);
-}
 
 /* ---- tables ---- */
 
@@ -158,7 +116,7 @@ static void reftable_done(struct qcow2_open *p)
 				"qcow2: the image is corrupt: nothing counts its header as used: "
 				"repair it with qemu-img check -r all");
 	else
-		clear_features(p);
+		qcow2_open_mark(p);
 }
 
 static const struct table_reading reftable_reading = {
@@ -208,7 +166,7 @@ static bool find_tables(struct qcow2_open *p, char words[static QCOW2_WORDS_BYTE
 	char key[TABLES_KEY_BYTES];
 
 	if (p->stored_fd >= 0) {
-		d->t = qcow2_tables_adopt(&d->header, p->stored_fd, words);
+		d->t = qcow2_tables_adopt(&d->header, &p->seen, p->stored_fd, words);
 	} else if (d->is_read_only) {
 		tables_key(d, key);
 		d->t = qcow2_tables_find(key);
@@ -234,10 +192,15 @@ static void get_tables(struct qcow2_open *p)
 
 	if (find_tables(p, words)) {
 		fill_tables(p);
-		qcow2_open_done(p);
+		if (p->stored_fd >= 0)
+			qcow2_open_check(p);
+		else
+			qcow2_open_mark(p);
 		return;
 	}
 	if (p->stored_fd >= 0 && words[0]) {
+		/* Another try would find the same. */
+		p->visit->has_answer = true;
 		qcow2_open_fail(p, -EINVAL, words);
 		return;
 	}

@@ -17,9 +17,11 @@ struct qcow2_open {
 	struct backend_visit *visit;
 	uint8_t *buf;	       /* QCOW2_OPEN_BUFFER_BYTES */
 	uint32_t header_bytes; /* of the image that were read */
-	uint8_t *crypto;       /* the LUKS header */
-	uint64_t at, end;      /* of what is being read or written */
-	uint64_t image_bytes;  /* of a new one */
+	struct qcow2_seen seen;
+	uint8_t *crypto;      /* the LUKS header */
+	uint64_t at, end;     /* of what is being read or written */
+	uint64_t table_idx;   /* the next that qcow2_open_check looks at */
+	uint64_t image_bytes; /* of a new one */
 	bool has_tables, is_made;
 	char *key;
 	size_t key_bytes;
@@ -55,6 +57,12 @@ void qcow2_open_make(struct qcow2_open *p);
 void qcow2_open_crypto(struct qcow2_open *p);
 /* qcow2_open_tables.c */
 void qcow2_open_tables(struct qcow2_open *p);
+/*
+ * qcow2_mark.c: compares tables that are taken over with the disk, then marks the image, and takes
+ * away what the node does not keep up.
+ */
+void qcow2_open_check(struct qcow2_open *p);
+void qcow2_open_mark(struct qcow2_open *p);
 
 /* qcow2_key.c, on a helper: reads the passphrase. 0 or -errno with words. */
 int qcow2_open_key(struct qcow2_device *d, struct qcow2_open *p);

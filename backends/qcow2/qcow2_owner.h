@@ -178,6 +178,32 @@ struct qcow2_slot *qcow2_entry_slot(const struct qcow2_tables *t, uint64_t guest
 void qcow2_taken_init(struct qcow2_tables *t);
 void qcow2_taken_revive(struct qcow2_tables *t);
 
+/* ---- qcow2_mark.c ---- */
+
+#define QCOW2_CHANGED_WORDS                                                                        \
+	"qcow2: another program has changed the image since ublkd died: put it back and reload, "  \
+	"or ublkctl del --force and add it as it is now, without what was not flushed"
+
+/* header: its first bytes, whole sectors. */
+void qcow2_seen_fill(struct qcow2_seen *seen, const void *header, uint64_t header_bytes,
+		     uint64_t image_bytes);
+/* Whether another program has changed the image: then no table in memory is true any more. */
+bool qcow2_image_is_changed(const struct qcow2_image_note *image, const struct qcow2_seen *seen);
+/*
+ * Notes of what the disk has. saw: at open; header_changes: a header with this first sector is
+ * about to be written, header_changed: it is there; reaches: the image has so many bytes, and they
+ * are durable; handed_over: no other program can write before the next process reads this.
+ */
+void qcow2_image_saw(struct qcow2_tables *t, const struct qcow2_seen *seen);
+void qcow2_image_header_changes(struct qcow2_tables *t, const void *sector);
+void qcow2_image_header_changed(struct qcow2_tables *t);
+void qcow2_image_reaches(struct qcow2_tables *t, uint64_t end_bytes);
+void qcow2_image_handed_over(struct qcow2_tables *t);
+/* The sum of a slice, as slot->disk. Never 0. */
+uint32_t qcow2_slice_sum(const struct qcow2_tables *t, const void *slice);
+/* It was written by a commit: notes what is durable now, which it may differ from since. */
+void qcow2_slot_settled(struct qcow2_tables *t, struct qcow2_slot *slot, bool is_durable);
+
 /* ---- qcow2_jobs.c ---- */
 
 /* Has the L2 table of this L1 entry made, or copied when a snapshot has it too. WAITS or -errno. */

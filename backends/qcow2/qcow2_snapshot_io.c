@@ -208,6 +208,9 @@ static int header_io(struct qcow2_snapshot_op *p)
 		if (!p->io_ended)
 			qcow2_header_update(buf,
 					    p->sub == HEADER_WRITE ? &p->header : &p->d->header);
+		/* Until it is durable, the next process may find either. */
+		if (!p->io_ended && p->sub == HEADER_WRITE)
+			qcow2_image_header_changes(p->o->t, buf);
 		/* All that changes is in its first sector. */
 		return op_io(p, p->d->data_idx, BACKEND_WRITE, 0, block);
 	default:
@@ -256,6 +259,8 @@ int qcow2_step_header(struct qcow2_snapshot_op *p)
 			p->sub++;
 		}
 	}
+	if (ret == 0)
+		qcow2_image_header_changed(p->o->t);
 	if (ret <= 0)
 		qcow2_snapshot_drop_own(p);
 	return ret;

@@ -9,7 +9,8 @@
  * before has left is mapped, compared, and used as it is: a slot with an odd sequence number was
  * being replaced and is empty; one that is dirty is dirty still.
  *
- * Failure modes: no memory; a memfd that does not belong to this image: refused in words.
+ * Failure modes: no memory; a memfd that does not belong to this image, or an image that another
+ * program has changed since (qcow2_mark.c): refused in words.
  */
 #include "backends/qcow2/qcow2_owner.h"
 
@@ -26,8 +27,8 @@
 #include "base/util.h"
 
 #define KEPT_MAGIC 0x71636f7732746162ull
-#define KEPT_VERSION 3u
-/* Without the notes of qcow2_undo.c, which begin at the end of it. */
+#define KEPT_VERSION 4u
+/* Version 3 has zeroes where `image` is. 2 has no notes of qcow2_undo.c either, at its end. */
 #define KEPT_VERSION_2 2u
 
 /* At the start of the area: which image, and in what shape. */
@@ -41,6 +42,7 @@ struct qcow2_kept {
 	_Atomic uint32_t is_filled; /* L1 and the reference count table have been read */
 	_Atomic uint64_t end_bytes;
 	_Atomic uint32_t changed; /* the header on the disk says "dirty" */
+	struct qcow2_image_note image;
 };
 
 #define UNDO_BYTES round_up(sizeof(struct qcow2_undo_log), 4096)
@@ -70,6 +72,7 @@ static size_t tables_place(struct qcow2_tables *t, uint8_t *area)
 	size_t at = 0;
 
 	t->kept = (struct qcow2_kept *)(area + at);
+	t->image = &t->kept->image;
 	at += 4096;
 	t->freed = (struct qcow2_freed *)(area + at);
 	at += round_up(QCOW2_FREED_NR * sizeof(*t->freed), 4096);
@@ -190,8 +193,7 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 
 static bool kept_matches(const struct qcow2_kept *k, const struct qcow2_tables *t, off_t bytes)
 {
-	return (k->version == KEPT_VERSION || k->version == KEPT_VERSION_2) &&
-	       is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
+	return is_power_of_two(k->slot_nr) && k->slot_nr >= QCOW2_WAYS && k->slot_nr <= 1u << 24 &&
 	       k->area_bytes == (uint64_t)bytes && k->l1_offset == t->l1_offset &&
 	       k->l1_entries == t->l1_entries && k->reftable_offset == t->reftable_offset &&
 	       k->reftable_entries == t->reftable_entries &&
@@ -208,6 +210,7 @@ static void slots_revive(struct qcow2_tables *t)
 
 		/* It may have reached the disk, or not. */
 		t->used_nr += !(seq & 1) && atomic_load(&slot->at) != 0;
+		slot->disk = slot->is_writing ? 0 : slot->disk;
 		if (slot->is_writing)
 			atomic_store(&slot->is_dirty, 1);
 		slot->is_writing = 0;
@@ -250,7 +253,7 @@ static void freed_revive(struct qcow2_tables *t)
 	}
 }
 
-static int tables_take(struct qcow2_tables *t, int fd)
+static int tables_take(struct qcow2_tables *t, const struct qcow2_seen *seen, int fd)
 {
 	struct qcow2_kept k;
 	struct stat st;
@@ -260,13 +263,17 @@ static int tables_take(struct qcow2_tables *t, int fd)
 	if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(k) ||
 	    pread(fd, &k, sizeof(k), 0) != (ssize_t)sizeof(k) || k.magic != KEPT_MAGIC)
 		return -EINVAL;
+	if (k.version < KEPT_VERSION_2 || k.version > KEPT_VERSION)
+		return -EINVAL;
 	if (!atomic_load(&k.is_filled))
 		return -ENODATA;
+	if (qcow2_image_is_changed(&k.image, seen))
+		return -ESTALE;
 	if (!kept_matches(&k, t, st.st_size))
 		return -EINVAL;
 	t->set_mask = k.slot_nr / QCOW2_WAYS - 1;
 	bytes = tables_place(t, NULL);
-	if (bytes != (size_t)st.st_size + (k.version == KEPT_VERSION ? 0 : UNDO_BYTES))
+	if (bytes != (size_t)st.st_size + (k.version == KEPT_VERSION_2 ? UNDO_BYTES : 0))
 		return -EINVAL;
 	t->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (t->fd < 0 || ftruncate(t->fd, (off_t)bytes) < 0)
@@ -277,17 +284,27 @@ static int tables_take(struct qcow2_tables *t, int fd)
 	return ret;
 }
 
-struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
-					char words[static QCOW2_WORDS_BYTES])
+static const char *adopt_words(int err)
+{
+	_Static_assert(sizeof(QCOW2_CHANGED_WORDS) <= QCOW2_WORDS_BYTES, "it would be cut");
+	switch (err) {
+	case -ENODATA:
+		return "";
+	case -ESTALE:
+		return QCOW2_CHANGED_WORDS;
+	default:
+		return "qcow2: the tables that the daemon before has left are not of this image";
+	}
+}
+
+struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, const struct qcow2_seen *seen,
+					int fd, char words[static QCOW2_WORDS_BYTES])
 {
 	struct qcow2_tables *t = tables_alloc(h);
-	int ret = t ? tables_take(t, fd) : -ENOMEM;
+	int ret = t ? tables_take(t, seen, fd) : -ENOMEM;
 
 	if (ret < 0) {
-		snprintf(words, QCOW2_WORDS_BYTES, "%s",
-			 ret == -ENODATA ? ""
-					 : "qcow2: the tables that the daemon before has left are "
-					   "not of this image");
+		snprintf(words, QCOW2_WORDS_BYTES, "%s", adopt_words(ret));
 		qcow2_tables_free(t);
 		return NULL;
 	}
@@ -478,6 +495,8 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 					bool is_l2)
 {
 	struct qcow2_slot *slot = qcow2_slot_find(t, at);
+	/* Before what makes no sense is marked in it. */
+	uint32_t sum = t->fd >= 0 && !slot ? qcow2_slice_sum(t, slice) : 0;
 	bool is_bad = is_l2 && judge_entries(t, slice);
 
 	if (slot)
@@ -489,6 +508,7 @@ struct qcow2_slot *qcow2_tables_install(struct qcow2_tables *t, uint64_t at, voi
 		atomic_fetch_add_explicit(&t->used_nr, 1, memory_order_relaxed);
 	atomic_store_explicit(&slot->is_l2, is_l2, memory_order_relaxed);
 	slot->is_bad = is_bad;
+	slot->disk = sum;
 	atomic_store_explicit(&slot->was_used, 1, memory_order_relaxed);
 	copy_words(qcow2_slot_data(t, slot), slice, t->slice_bytes);
 	atomic_store_explicit(&slot->at, at, memory_order_relaxed);

@@ -73,6 +73,20 @@ struct qcow2_undo_log {
 	struct qcow2_undo note[QCOW2_UNDO_NR];
 };
 
+/* In the memfd, for the next process: the image on the disk, as qcow2_mark.c compares it. */
+struct qcow2_image_note {
+	uint64_t first[2];  /* of the header's first sector a hash: one of the two; 0: not known */
+	uint64_t rest;	    /* the same of all that is behind it in its cluster */
+	uint64_t end_bytes; /* the image is not shorter */
+	uint64_t is_handed; /* the process that wrote it has handed it over: an upgrade */
+};
+
+/* What a process finds. */
+struct qcow2_seen {
+	uint64_t first, rest; /* hashes, never 0 */
+	uint64_t image_bytes;
+};
+
 /* In the memfd: only numbers, and what a change in the middle of which the process dies leaves. */
 struct qcow2_slot {
 	_Atomic uint32_t seq;	  /* odd: being replaced */
@@ -81,8 +95,11 @@ struct qcow2_slot {
 	_Atomic uint8_t is_l2;	  /* has entries that were judged; 0: counts */
 	uint8_t is_bad;		  /* an entry of it makes no sense: it is never changed */
 	_Atomic uint8_t was_used; /* since the clock's hand passed */
+	uint32_t disk;		  /* qcow2_mark.c: what the disk has there, a sum; 0: not known */
 	_Atomic uint64_t at;	  /* offset of its slice in the image; 0: none */
 };
+
+_Static_assert(sizeof(struct qcow2_slot) == 24, "as version 2 of what is kept has it");
 
 struct qcow2_tables {
 	struct qcow2_geometry g;
@@ -119,8 +136,9 @@ struct qcow2_tables {
 	unsigned freed_promised;       /* notes that copies and undo will need; not in the memfd */
 	struct qcow2_taken *taken;     /* qcow2_taken.c: QCOW2_TAKEN_NR of them */
 	uint16_t taken_free[QCOW2_TAKEN_NR], taken_free_nr;
-	struct qcow2_undo_log *undo; /* qcow2_undo.c; at the end of the area */
-	struct qcow2_kept *kept;     /* qcow2_tables.c: what says whose tables these are */
+	struct qcow2_undo_log *undo;	/* qcow2_undo.c; at the end of the area */
+	struct qcow2_kept *kept;	/* qcow2_tables.c: what says whose tables these are */
+	struct qcow2_image_note *image; /* of what is kept, too: qcow2_mark.c */
 
 	/* Of shared ones; qcow2_tables.c's. */
 	struct list_node shared;
@@ -221,12 +239,13 @@ struct qcow2_tables *qcow2_tables_new(const struct qcow2_header *h, uint64_t cac
 void qcow2_tables_free(struct qcow2_tables *t); /* accepts NULL; of shared ones: lets go */
 
 /*
- * The tables in a memfd that a process before has left, of an image with this header; the
- * descriptor is duplicated. NULL: they are none, or of another image or shape: words say; "": they
- * are of no use, and nothing is lost with them.
+ * The tables in a memfd that a process before has left, of an image with this header, found as
+ * `seen` says; the descriptor is duplicated. NULL: they are none, of another image or shape, or
+ * another program has changed the image since: words say, and the memfd is as it was; "": they are
+ * of no use, and nothing is lost with them.
  */
-struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, int fd,
-					char words[static QCOW2_WORDS_BYTES]);
+struct qcow2_tables *qcow2_tables_adopt(const struct qcow2_header *h, const struct qcow2_seen *seen,
+					int fd, char words[static QCOW2_WORDS_BYTES]);
 
 /*
  * Main thread: those that another device of this process shares under the key, with their L1 table;

@@ -116,6 +116,9 @@ void qcow2_undo_settle(struct qcow2_tables *t)
 	while (qcow2_undo_nr(t) > 0) {
 		struct qcow2_undo u = take_last(t);
 
+		/* A table was written to its end. */
+		if (u.kind == QCOW2_UNDO_TABLE)
+			qcow2_image_reaches(t, u.host + qcow2_cluster_bytes(&t->g));
 		give_up_old(t, &u);
 	}
 }

@@ -139,9 +139,12 @@ static const char *fd_store_cure(int err)
 		       "it, and remove it";
 	case -ENOSPC:
 		return "ublkd-keeper is full: raise the limit of open files (LimitNOFILE) if it is "
-		       "below 1100, or have fewer mem and rbd devices";
+		       "below 2100, or have fewer mem, rbd and qcow2 devices";
 	case -EMFILE:
 		return "raise the limit of open files (LimitNOFILE)";
+	case -EINVAL:
+		return "ublkd-keeper is of an older version, which holds no files: nothing to do "
+		       "until all devices have been removed once";
 	default:
 		return "see that state_dir can be written to, then reload";
 	}
@@ -222,9 +225,11 @@ static int tell_systemd(const char *what, const char *name, int fd)
 /* Whose it is, only the name says: a mem device's content, an rbd device's record of its client. */
 static void warn_not_stored(const char *name, int err, const char *what_cures)
 {
-	log_warn("a device's memory is not in the fd store: if the daemon dies, the content of a "
-		 "mem device is lost, and nobody fences the client of an rbd device",
-		 "name=\"%s\" error=%s cure=\"%s\"", name, errname(err), what_cures);
+	log_warn(
+		"a device's memory is not in the fd store: if the daemon dies, the content of a "
+		"mem device is lost, nobody fences the client of an rbd device, and the image of a "
+		"qcow2 device is not locked",
+		"name=\"%s\" error=%s cure=\"%s\"", name, errname(err), what_cures);
 }
 
 static void store_at_holder(struct fd_store *fd_store, const struct fd_store_entry *entry)
@@ -295,10 +300,13 @@ static void warn_still_stored(const char *name, int err, const char *what_cures)
 void fd_store_drop(struct fd_store *fd_store, const char *name)
 {
 	struct fd_store_entry *entry = find_entry(fd_store, name);
+	struct flock unlock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 	int ret = 0;
 
 	if (!entry)
 		return;
+	/* The service manager closes its descriptor when it likes; the locks end now. */
+	fcntl(entry->fd, F_OFD_SETLK, &unlock);
 	if (fd_store->systemd)
 		ret = tell_systemd("FDSTOREREMOVE", name, -1);
 	if (ret < 0)

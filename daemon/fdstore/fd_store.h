@@ -1,7 +1,8 @@
 /*
- * Descriptors that must outlive this process, by name ("mem-NAME"): the memory of mem devices, and
- * the records of rbd devices, by which the next daemon fences this one's clients. They are held
- * twice: here, to be found, and by a holder, which gives them to the next daemon.
+ * Descriptors that must outlive this process, by name ("mem-NAME"): the memory of mem devices, the
+ * records of rbd devices, by which the next daemon fences this one's clients, and files below
+ * images, whose locks are to hold until it serves. They are held twice: here, to be found, and by a
+ * holder, which gives them to the next daemon.
  *
  * The holder is systemd, when NOTIFY_SOCKET is set and either FDSTORE (systemd 254 and later say so
  * when the unit has FileDescriptorStoreMax) or UBLKD_FDSTORE=1 (for those before). Otherwise it is
@@ -50,12 +51,16 @@ int fd_store_find(const struct fd_store *fd_store, const char *name);
 
 /*
  * Stores a duplicate of fd, which stays the caller's, in the place of the one that had this name.
- * The keeper takes memory only (memfd_create(2)). Storing the same again costs little, and repairs
- * a holder that was started anew.
+ * The keeper takes memory (memfd_create(2)), and files that are open to be read, on a file system
+ * of this machine: a holder must never wait. Storing the same again costs little, and repairs a
+ * holder that was started anew.
  */
 void fd_store_put(struct fd_store *fd_store, const char *name, int fd);
 
-/* Forgets the name, here and at the holder. Nothing is done when there is none. */
+/*
+ * Forgets the name, here and at the holder, and ends the locks (F_OFD_SETLK) of its file. Nothing
+ * is done when there is none.
+ */
 void fd_store_drop(struct fd_store *fd_store, const char *name);
 
 /*

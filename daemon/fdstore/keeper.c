@@ -1,7 +1,8 @@
 /*
- * ublkd-keeper: holds memory of devices while no ublkd lives, and does nothing else. Owns the
- * descriptors that were put, and its sockets; no other file, so that it keeps no file system
- * busy: its mount namespace is empty but for the root. One thread, no allocation once it serves.
+ * ublkd-keeper: holds memory of devices, and locks of their files, while no ublkd lives, and does
+ * nothing else. Owns the descriptors that were put, and its sockets; no other file, so that it
+ * keeps no file system busy that no device is on: its mount namespace is empty but for the root.
+ * One thread, no allocation once it serves.
  *
  * Happy path: ublkd starts it with the listening socket and a first connection -> it leaves its
  * parent -> answers requests until it holds nothing and nobody is connected.
@@ -24,6 +25,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,14 +52,28 @@ static struct held *held_find(const char *name)
 	return NULL;
 }
 
-/* Memory only: any other file could keep a mount busy, or be a connection to ourselves. */
+/*
+ * Memory, or a file that is only read, for the locks on its description: whoever drops it has a
+ * descriptor too, so its last close is never here. Any other could be a connection to ourselves.
+ */
+static bool may_be_held(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+	struct stat st;
+
+	if (fcntl(fd, F_GET_SEALS) >= 0)
+		return true;
+	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) == O_RDONLY &&
+	       fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode));
+}
+
 static int held_put(const char *name, int fd)
 {
 	struct held *h = held_find(name);
 
 	if (fd < 0)
 		return -EBADF;
-	if (fcntl(fd, F_GET_SEALS) < 0)
+	if (!may_be_held(fd))
 		return -EINVAL;
 	if (!h && held_nr >= held_max)
 		return -ENOSPC;

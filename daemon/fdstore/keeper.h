@@ -13,7 +13,7 @@
 #define KEEPER_SOCKET "keeper.sock"
 #define KEEPER_MAGIC 0x31504b55u /* "UKP1" */
 #define KEEPER_NAME_BYTES 256	 /* the 0 at its end counted */
-#define KEEPER_HELD_MAX 1024
+#define KEEPER_HELD_MAX 2048
 #define KEEPER_CLIENTS_MAX 8
 
 /* The keeper is started with two sockets in these places. */

@@ -214,6 +214,28 @@ systemctl reload ublkd
 ok "a configuration with errors changes nothing" wait_for 10 eval 'grep "nothing was changed" "$work/ublkd.log" && shows SubState=running && marked $more'
 configure more
 
+# An image of QEMU's: systemd has its tables, and a descriptor with its lock.
+if command -v qemu-io >/dev/null; then
+	image=/mnt/ram/image.qcow2
+	qemu-img create -q -f qcow2 $image 8M
+	write_image() { qemu-io -c 'write 0 4k' $image >/dev/null 2>&1; }
+	knock() { while [ ! -e "$work/knocked" ]; do if write_image; then touch "$work/got_in"; fi; done; }
+	ok "an image is attached" ublkctl attach $image
+	ok "... its tables and its lock are parked, too" wait_for 10 shows NFileDescriptorStore=4 SubState=running
+	knock &
+	knocking=$!
+	had=$(restarts) before=$(server)
+	kill -KILL "$before"
+	ok "kill -9: systemd starts it again" serves_again "$before" "$had"
+	touch "$work/knocked"
+	wait $knocking
+	ok "... QEMU could not open the image at any time" test ! -e "$work/got_in"
+	ok "it is removed, and QEMU may write to it at once" eval 'ublkctl del image.qcow2 --force && write_image'
+	ok "... nothing of it is parked" wait_for 10 shows NFileDescriptorStore=2
+else
+	skip "an image is locked while systemd starts it again" "no qemu-io"
+fi
+
 # With pauses: systemd and the checks want some time, too.
 for name in memory file; do load $name --numjobs=1 --thinktime=100ms --thinktime_blocks=32; done
 sleep 2

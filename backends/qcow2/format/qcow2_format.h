@@ -61,6 +61,12 @@ enum qcow2_autoclear {
 	QCOW2_AUTOCLEAR_RAW_DATA_FILE = 1u << 1,
 };
 
+/*
+ * A number that was drawn, never 0: the image is open here to be written (qcow2_mark.c). The format
+ * has it that who opens an image to write clears the bits that he does not know.
+ */
+#define QCOW2_AUTOCLEAR_MARK (0xffffffffull << 32)
+
 enum qcow2_crypt { QCOW2_CRYPT_NONE, QCOW2_CRYPT_AES, QCOW2_CRYPT_LUKS };
 enum qcow2_compression { QCOW2_COMPRESSION_ZLIB, QCOW2_COMPRESSION_ZSTD };
 

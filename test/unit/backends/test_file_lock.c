@@ -63,12 +63,16 @@ struct made {
 	struct backend_device *device;
 };
 
+static int kept_fd; /* of the next one that is opened: what the fd store has; 0: nothing */
+
 static int open_as(struct made *m, enum kind kind, int lock, bool read_only, const char *name)
 {
+	const int stored_fds[BACKEND_STORED_MAX] = { kept_fd };
 	struct backend_open_params open_params = { .logical_block_bytes = 512,
 						   .max_io_bytes = 1 << 20,
 						   .queue_nr = 1,
 						   .depth = 1,
+						   .stored_fds = stored_fds,
 						   .read_only = read_only };
 
 	*m = (struct made){ .config = { .path = path, .lock = lock } };
@@ -108,6 +112,18 @@ static bool is_locked(int fd, off_t byte)
 
 	assert_int_equal(fcntl(fd, F_OFD_GETLK, &lock), 0);
 	return lock.l_type != F_UNLCK;
+}
+
+/* Another description, with a shared lock on one byte, as QEMU has. */
+static int lock_byte(off_t byte)
+{
+	struct flock lock = {
+		.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1
+	};
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+	return fd;
 }
 
 /* Of some bytes, those that are locked: "100 201 ". */
@@ -176,6 +192,111 @@ static void test_abandoned(void **state)
 	free(m.device);
 }
 
+/* ---- an image that waits for the next process ---- */
+
+/* As the fd store has it, when its process was killed: without the description of the I/O. */
+static void left(enum kind kind)
+{
+	struct made m;
+
+	opened(&m, kind, FILE_LOCK_AUTO, false);
+	kept_fd = dup(backend_stored_fd(m.device, 0));
+	assert_true(kept_fd > 0);
+	backend_close(m.device);
+	assert_string_equal(locked_bytes(), WRITER);
+}
+
+static void let_go(void)
+{
+	close(kept_fd);
+	kept_fd = 0;
+	assert_string_equal(locked_bytes(), "");
+}
+
+static void test_kept(void **state)
+{
+	struct made m;
+
+	(void)state;
+	left(FILTERED_IMAGE);
+	opened(&m, FILTERED_IMAGE, FILE_LOCK_AUTO, false);
+	assert_string_equal(locked_bytes(), WRITER);
+	backend_close(m.device);
+	assert_string_equal(locked_bytes(), WRITER);
+	let_go();
+}
+
+/* Who does not take over is kept out, as by QEMU. */
+static void test_kept_keeps_out(void **state)
+{
+	int fd;
+
+	(void)state;
+	left(IMAGE);
+	fd = kept_fd;
+	kept_fd = 0;
+	refused(IMAGE, false, "a device that waits for it");
+	refused(IMAGE, true, "a device that waits for it");
+	kept_fd = fd;
+	let_go();
+}
+
+/* Another one got in, or I/O of the dead process is under way: what is kept holds. */
+static void test_kept_is_refused(void **state)
+{
+	int fd;
+
+	(void)state;
+	left(IMAGE);
+	fd = lock_byte(101);
+	refused(IMAGE, false, "another program has the image open for writing");
+	assert_string_equal(locked_bytes(), WRITER);
+	close(fd);
+	assert_string_equal(locked_bytes(), WRITER);
+	let_go();
+}
+
+/* The file is another one now: its locks are its own. */
+static void test_kept_of_another_file(void **state)
+{
+	struct made m;
+	char old[80];
+
+	(void)state;
+	left(IMAGE);
+	snprintf(old, sizeof(old), "%s.old", path);
+	assert_int_equal(rename(path, old), 0);
+	close(open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+	opened(&m, IMAGE, FILE_LOCK_AUTO, false);
+	assert_true(backend_stored_fd(m.device, 0) > 0);
+	assert_string_equal(locked_bytes(), WRITER);
+	backend_close(m.device);
+	let_go();
+	unlink(old);
+}
+
+static void test_not_kept(void **state)
+{
+	static const struct {
+		enum kind kind;
+		int lock;
+		bool read_only;
+	} cases[] = {
+		{ IMAGE, FILE_LOCK_AUTO, true },
+		{ IMAGE, FILE_LOCK_OFF, false },
+		{ RAW, FILE_LOCK_AUTO, false },
+		{ RAW, FILE_LOCK_ON, false },
+	};
+	struct made m;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		opened(&m, cases[i].kind, cases[i].lock, cases[i].read_only);
+		assert_int_equal(backend_stored_fd(m.device, 0), -1);
+		backend_close(m.device);
+	}
+}
+
 /* ---- devices of this process ---- */
 
 static void test_many_readers(void **state)
@@ -209,18 +330,6 @@ static void test_one_writer(void **state)
 }
 
 /* ---- other programs ---- */
-
-/* Another description, with a shared lock on one byte, as QEMU has. */
-static int lock_byte(off_t byte)
-{
-	struct flock lock = {
-		.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1
-	};
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-
-	assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
-	return fd;
-}
 
 static void check_byte(off_t byte, const char *to_writer, const char *to_reader)
 {
@@ -430,9 +539,19 @@ int main(void)
 {
 #define DISK(fn) cmocka_unit_test_setup_teardown(fn, make_disk, remove_disk)
 	const struct CMUnitTest tests[] = {
-		DISK(test_bytes),	    DISK(test_abandoned),	   DISK(test_many_readers),
-		DISK(test_one_writer),	    DISK(test_other_programs),	   DISK(test_killed),
-		DISK(test_end_of_an_image), DISK(test_end_within_a_block),
+		DISK(test_bytes),
+		DISK(test_abandoned),
+		DISK(test_many_readers),
+		DISK(test_kept),
+		DISK(test_kept_keeps_out),
+		DISK(test_kept_is_refused),
+		DISK(test_kept_of_another_file),
+		DISK(test_not_kept),
+		DISK(test_one_writer),
+		DISK(test_other_programs),
+		DISK(test_killed),
+		DISK(test_end_of_an_image),
+		DISK(test_end_within_a_block),
 	};
 
 	log_init(LOG_LEVEL_ERROR);

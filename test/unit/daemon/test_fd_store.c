@@ -181,6 +181,51 @@ static void test_keeper_died(void **state)
 	fd_store_close(&fd_store);
 }
 
+/* ---- locks ---- */
+
+static char locked_path[] = "/tmp/test_fd_store.lock";
+
+static bool is_locked(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	int fd = open(locked_path, O_RDWR | O_CLOEXEC);
+
+	assert_int_equal(fcntl(fd, F_OFD_GETLK, &lock), 0);
+	close(fd);
+	return lock.l_type != F_UNLCK;
+}
+
+static bool put_locked(struct fd_store *fd_store)
+{
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	int fd = open(locked_path, O_RDONLY | O_CLOEXEC);
+	bool ok = fcntl(fd, F_OFD_SETLK, &lock) == 0;
+
+	fd_store_put(fd_store, "mem-a/1", fd);
+	return ok;
+}
+
+/* A lock holds without any daemon, and ends with the name, whoever has the description still. */
+static void test_locks(void **state)
+{
+	struct fd_store fd_store;
+	int copy;
+
+	(void)state;
+	close(open(locked_path, O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+	assert_true(in_killed_daemon(put_locked));
+	assert_true(is_locked());
+	open_fd_store(&fd_store);
+	copy = dup(fd_store_find(&fd_store, "mem-a/1"));
+	fd_store_put(&fd_store, "mem-a/1", copy);
+	assert_true(is_locked());
+	drop_and_end(&fd_store, "mem-a/1");
+	assert_false(is_locked());
+	close(copy);
+	fd_store_close(&fd_store);
+	unlink(locked_path);
+}
+
 static void test_keeper_hangs(void **state)
 {
 	struct fd_store fd_store, next;
@@ -513,6 +558,7 @@ int main(void)
 		FD_STORE_TEST(test_prune),
 		FD_STORE_TEST(test_keeper_has_nothing_else),
 		FD_STORE_TEST(test_keeper_died),
+		FD_STORE_TEST(test_locks),
 		FD_STORE_TEST(test_keeper_hangs),
 		FD_STORE_TEST(test_no_keeper),
 		FD_STORE_TEST(test_long_path),

@@ -164,6 +164,30 @@ static void test_names(void **state)
 	expect_unhurt();
 }
 
+/* For its locks; one that could be written, or is no file, is of no use to them. */
+static void test_file(void **state)
+{
+	char path[] = "/tmp/test_keeper.XXXXXX";
+	int client = dial(), written = mkostemp(path, O_CLOEXEC);
+	int read_only = open(path, O_RDONLY | O_CLOEXEC);
+	int others[] = { written, open(path, O_PATH | O_CLOEXEC),
+			 open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+			 open("/dev/null", O_RDONLY | O_CLOEXEC) };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++) {
+		assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), &others[i], 1),
+				 -EINVAL);
+		close(others[i]);
+	}
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), &read_only, 1), 0);
+	assert_int_equal(ask_with(client, request(KEEPER_DROP, "x"), NULL, 0), 0);
+	close(read_only);
+	close(client);
+	unlink(path);
+	expect_unhurt();
+}
+
 static void test_no_memory(void **state)
 {
 	int client = dial(), memory_fd = memory("x");
@@ -357,6 +381,7 @@ int main(void)
 		KEEPER_TEST(test_no_request),
 		KEEPER_TEST(test_empty_message),
 		KEEPER_TEST(test_names),
+		KEEPER_TEST(test_file),
 		KEEPER_TEST(test_no_memory),
 		KEEPER_TEST(test_at),
 		KEEPER_TEST(test_silent_clients),

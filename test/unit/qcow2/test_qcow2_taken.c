@@ -70,8 +70,9 @@ static int teardown(void **state)
 /* The process dies, and the next one has the memfd. */
 static void die(void)
 {
+	const struct qcow2_seen seen = { .image_bytes = 1000 * CLUSTER };
 	char words[QCOW2_WORDS_BYTES];
-	struct qcow2_tables *next = qcow2_tables_adopt(&h, t->fd, words);
+	struct qcow2_tables *next = qcow2_tables_adopt(&h, &seen, t->fd, words);
 
 	assert_non_null(next);
 	qcow2_tables_free(t);

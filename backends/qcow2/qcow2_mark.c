@@ -1,0 +1,327 @@
+/*
+ * Whether another program has written to an image while its tables were kept in memory, for the
+ * next process (qcow2_tables.h). Such tables are of no use then: they name clusters that the other
+ * program has taken for its own, and would be written over its tables. The control reactor; the
+ * notes: whoever changes the tables.
+ *
+ * Who opens an image to write, by the format, clears the bits of its autoclear features that he
+ * does not know. So does QEMU in all that it does to an image, before anything else: a virtual
+ * machine, qemu-io, snapshot, resize, check -r, rebase, amend, bitmap. So a number is drawn at open
+ * and stands in the upper half of these bits until the image is closed in order:
+ * QCOW2_AUTOCLEAR_MARK. Another process of ublkd draws its own.
+ *
+ * An image of version 2 has no such bits, and QEMU forgets about them when it first opens an image
+ * to read, and then to write: the base of a commit. So the tables are compared, too. Of each slice
+ * in memory a sum says what the disk has (slot->disk); slices that are in memory are all that can
+ * be out of date, and no cluster is taken without a count in one of them, or in one that is read
+ * anew.
+ *
+ *   open:  header has no mark of ours -> a new one is written -> FLUSH, lest a server that loses
+ *          its cache takes it back -> noted, with all of the header
+ *   adopt: the header is compared with the note (mark, tables, snapshots, names: every byte), and
+ *          the length of the image with what was durable -> L1, the reference count table, and the
+ *          slices in memory, with the disk (not in an upgrade, where nobody can have come between)
+ *   close: the mark is taken away, when all tables are on the disk
+ *
+ * Nothing is compared that requests of a process which was killed may still change: no data, no
+ * time of the file; no table that was on its way to the disk, or is new there and was not flushed.
+ *
+ * Failure modes: it does not fit: words. A program that changes neither header nor tables (a write
+ * in place, of an image of version 2) takes no cluster, and is not found. The mark stays, in an
+ * image that is closed for want of power or memory: nobody minds.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "backends/qcow2/qcow2_opening.h"
+#include "base/crc32c.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/util.h"
+
+/* A header is written by sectors; all fields that are ever changed are in the first one. */
+#define SECTOR_BYTES 512u
+
+/* ---- what is compared ---- */
+
+static uint64_t hash_of(const uint8_t *bytes, uint64_t nr)
+{
+	uint64_t hash = HASH_START;
+
+	for (uint64_t i = 0; i < nr; i++)
+		hash = hash_byte(hash, bytes[i]);
+	return hash ? hash : 1;
+}
+
+void qcow2_seen_fill(struct qcow2_seen *seen, const void *header, uint64_t header_bytes,
+		     uint64_t image_bytes)
+{
+	const uint8_t *bytes = header;
+
+	seen->first = hash_of(bytes, SECTOR_BYTES);
+	seen->rest = hash_of(bytes + SECTOR_BYTES, header_bytes - SECTOR_BYTES);
+	seen->image_bytes = image_bytes;
+}
+
+bool qcow2_image_is_changed(const struct qcow2_image_note *image, const struct qcow2_seen *seen)
+{
+	if (seen->image_bytes < image->end_bytes)
+		return true;
+	if (image->first[0] == 0)
+		return false;
+	return seen->rest != image->rest ||
+	       (seen->first != image->first[0] && seen->first != image->first[1]);
+}
+
+void qcow2_image_saw(struct qcow2_tables *t, const struct qcow2_seen *seen)
+{
+	t->image->rest = seen->rest;
+	t->image->first[1] = seen->first;
+	qcow2_image_header_changed(t);
+	qcow2_image_reaches(t, seen->image_bytes);
+	t->image->is_handed = 0;
+}
+
+void qcow2_image_header_changes(struct qcow2_tables *t, const void *sector)
+{
+	__atomic_store_n(&t->image->first[1], hash_of(sector, SECTOR_BYTES), __ATOMIC_RELEASE);
+}
+
+void qcow2_image_header_changed(struct qcow2_tables *t)
+{
+	__atomic_store_n(&t->image->first[0], t->image->first[1], __ATOMIC_RELEASE);
+}
+
+void qcow2_image_reaches(struct qcow2_tables *t, uint64_t end_bytes)
+{
+	t->image->end_bytes = MAX(t->image->end_bytes, end_bytes);
+}
+
+void qcow2_image_handed_over(struct qcow2_tables *t)
+{
+	t->image->is_handed = 1;
+}
+
+uint32_t qcow2_slice_sum(const struct qcow2_tables *t, const void *slice)
+{
+	uint32_t sum = crc32c(0, slice, t->slice_bytes);
+
+	return sum ? sum : 1;
+}
+
+void qcow2_slot_settled(struct qcow2_tables *t, struct qcow2_slot *slot, bool is_durable)
+{
+	bool is_dirty = atomic_load_explicit(&slot->is_dirty, memory_order_relaxed);
+
+	/* One that was changed on its way may be there as before or after, or in parts. */
+	slot->disk = is_durable && !is_dirty ? qcow2_slice_sum(t, qcow2_slot_data(t, slot)) : 0;
+}
+
+/* ---- CHECK ---- */
+
+/* The tables by an index: L1, the reference count table, what L1 names, what the other one does. */
+enum { CHECK_L1, CHECK_REFTABLE, CHECK_NAMED };
+
+/* It may not be durable yet: the next commit decides. */
+static bool is_new_table(const struct qcow2_tables *t, uint64_t table)
+{
+	for (uint32_t i = 0; i < qcow2_undo_nr(t); i++)
+		if (t->undo->note[i].kind == QCOW2_UNDO_TABLE && t->undo->note[i].host == table)
+			return true;
+	return false;
+}
+
+/* Any slice of the table with a sum. */
+static bool is_worth_a_look(const struct qcow2_tables *t, uint64_t table)
+{
+	for (uint64_t at = 0; table && at < qcow2_cluster_bytes(&t->g); at += t->slice_bytes) {
+		const struct qcow2_slot *slot = qcow2_slot_find(t, table + at);
+
+		if (slot && slot->disk)
+			return !is_new_table(t, table);
+	}
+	return false;
+}
+
+/* Sets p->at and p->end to the next table that is to be looked at; false: there is none. */
+static bool next_table(struct qcow2_open *p)
+{
+	const struct qcow2_tables *t = p->d->t;
+	uint64_t nr = CHECK_NAMED + (uint64_t)t->l1_entries + t->reftable_entries;
+
+	while (p->table_idx < nr) {
+		uint64_t idx = p->table_idx++;
+
+		if (idx == CHECK_L1) {
+			p->at = t->l1_offset;
+			p->end = p->at + round_up((uint64_t)t->l1_entries * 8, qcow2_open_block(p));
+			return true;
+		}
+		if (idx == CHECK_REFTABLE) {
+			p->at = t->reftable_offset;
+			p->end = p->at + (uint64_t)t->reftable_entries * 8;
+			return true;
+		}
+		idx -= CHECK_NAMED;
+		p->at = (idx < t->l1_entries ? t->l1[idx] : t->reftable[idx - t->l1_entries]) &
+			QCOW2_OFFSET_MASK;
+		p->end = p->at + qcow2_cluster_bytes(&t->g);
+		if (is_worth_a_look(t, p->at))
+			return true;
+	}
+	return false;
+}
+
+static bool entries_fit(const _Atomic uint64_t *table, uint32_t entries, const uint64_t *dirty,
+			uint64_t first, const uint64_t *found, uint64_t bytes)
+{
+	for (uint64_t i = first; i < entries && i - first < bytes / 8; i++) {
+		uint64_t chunk = i * 8 / QCOW2_CHUNK_BYTES;
+
+		if (!(dirty[chunk / 64] >> chunk % 64 & 1) && table[i] != be64toh(found[i - first]))
+			return false;
+	}
+	return true;
+}
+
+static bool slices_fit(const struct qcow2_tables *t, uint64_t at, const uint8_t *found,
+		       uint64_t bytes)
+{
+	for (uint64_t i = 0; i < bytes; i += t->slice_bytes) {
+		const struct qcow2_slot *slot = qcow2_slot_find(t, at + i);
+
+		if (slot && slot->disk && slot->disk != qcow2_slice_sum(t, found + i))
+			return false;
+	}
+	return true;
+}
+
+/* Of the table before p->table_idx. */
+static bool chunk_fits(const struct qcow2_open *p, uint64_t bytes)
+{
+	const struct qcow2_tables *t = p->d->t;
+	const uint64_t *found = (const uint64_t *)p->buf;
+
+	switch (p->table_idx - 1) {
+	case CHECK_L1:
+		return entries_fit(t->l1, t->l1_entries, t->l1_dirty, (p->at - t->l1_offset) / 8,
+				   found, bytes);
+	case CHECK_REFTABLE:
+		return entries_fit(t->reftable, t->reftable_entries, t->reftable_dirty,
+				   (p->at - t->reftable_offset) / 8, found, bytes);
+	default:
+		return slices_fit(t, p->at, p->buf, bytes);
+	}
+}
+
+static void check_on(struct qcow2_open *p);
+
+static void chunk_came(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+	uint64_t bytes = qcow2_open_chunk(p, p->end - p->at);
+
+	if (result < 0) {
+		qcow2_open_fail(p, result, NULL);
+	} else if (!chunk_fits(p, bytes)) {
+		p->visit->has_answer = true;
+		qcow2_open_fail(p, -EINVAL, QCOW2_CHANGED_WORDS);
+	} else {
+		p->at += bytes;
+		check_on(p);
+	}
+}
+
+static void check_on(struct qcow2_open *p)
+{
+	if (p->at == p->end && !next_table(p))
+		qcow2_open_mark(p);
+	else
+		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
+			      "comparing the tables of the image", chunk_came);
+}
+
+void qcow2_open_check(struct qcow2_open *p)
+{
+	p->at = p->end = 0;
+	p->table_idx = CHECK_L1;
+	if (p->d->t->image->is_handed)
+		qcow2_open_mark(p);
+	else
+		check_on(p);
+}
+
+/* ---- MARK ---- */
+
+static void mark_flushed(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (result < 0) {
+		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
+		return;
+	}
+	p->seen.first = hash_of(p->buf, SECTOR_BYTES);
+	qcow2_image_saw(p->d->t, &p->seen);
+	qcow2_open_done(p);
+}
+
+static void mark_written(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (result < 0)
+		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
+	else
+		qcow2_open_io(p, BACKEND_FLUSH, 0, 0, "flushing the header", mark_flushed);
+}
+
+static void header_read_again(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (result < 0) {
+		qcow2_open_fail(p, result, NULL);
+		return;
+	}
+	qcow2_header_update(p->buf, &p->d->header);
+	qcow2_open_io(p, BACKEND_WRITE, 0, qcow2_open_block(p), "writing the header", mark_written);
+}
+
+static uint64_t new_mark(void)
+{
+	uint32_t number = 0;
+
+	/* Without random numbers it is a mark still, and the same each time. */
+	(void)getrandom(&number, sizeof(number), GRND_NONBLOCK);
+	return (uint64_t)(number | 1) << 32;
+}
+
+void qcow2_open_mark(struct qcow2_open *p)
+{
+	struct qcow2_header *h = &p->d->header;
+	uint64_t kept = h->autoclear & QCOW2_AUTOCLEAR_RAW_DATA_FILE, mark = 0;
+
+	if (p->d->is_read_only) {
+		qcow2_open_done(p);
+		return;
+	}
+	if (h->autoclear & ~(kept | QCOW2_AUTOCLEAR_MARK))
+		log_info("what the image notes besides its content is not kept up",
+			 "node=%s autoclear_bits=0x%llx", p->d->device->name,
+			 (unsigned long long)h->autoclear);
+	/* Tables that are taken over are of the process that has drawn it. */
+	if (h->g.version >= 3 && p->stored_fd >= 0)
+		mark = h->autoclear & QCOW2_AUTOCLEAR_MARK;
+	if (h->g.version >= 3 && mark == 0)
+		mark = new_mark();
+	if (h->autoclear == (kept | mark)) {
+		qcow2_image_saw(p->d->t, &p->seen);
+		qcow2_open_done(p);
+		return;
+	}
+	h->autoclear = kept | mark;
+	qcow2_open_io(p, BACKEND_READ, 0, p->header_bytes, "reading the header", header_read_again);
+}
