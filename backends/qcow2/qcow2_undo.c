@@ -197,7 +197,6 @@ void qcow2_undo_run(struct qcow2_commit *c)
 		undo_one(c, &u);
 	}
 	backend_owe(c->d->device);
-	atomic_fetch_add(&c->d->undo_nr, 1);
 	/* Who has looked up before may still write to a place that is given up, and succeed when
 	 * the failure has been told. */
 	qcow2_fence(memory_order_seq_cst);

@@ -44,7 +44,11 @@ struct tree {
 #define DISK(name) "{type: volatile, name: " name "}"
 #define SMALL_DISK(name) "{type: volatile, name: " name ", size: 1MiB}"
 #define BIG_DISK(name) "{type: volatile, name: " name ", size: 12MiB, fua: false}"
-#define QCOW2 "type: qcow2, create: true, size: 4MiB, cluster_size: 4KiB, data: " BIG_DISK("a")
+#define QCOW2_OVER(disk)                                                                           \
+	"{type: qcow2, create: true, size: 4MiB, cluster_size: 4KiB, data: " disk "}"
+#define QCOW2 QCOW2_OVER(BIG_DISK("a"))
+#define CACHE(mode, origin, store)                                                                 \
+	"type: cache\nmode: " mode "\nblock: 16KiB\nbackend: " origin "\nstore: " store
 
 static const struct tree trees[] = {
 	{ .name = "throttle",
@@ -76,7 +80,27 @@ static const struct tree trees[] = {
 		  "a") "\nstore: " SMALL_DISK("b"),
 	  .must_reopen = true },
 	{ .name = "stripe of qcow2 and a disk",
-	  .yaml = "type: stripe\nbackends: [{" QCOW2 "}, " DISK("b") "]" },
+	  .yaml = "type: stripe\nbackends: [" QCOW2 ", " DISK("b") "]" },
+	{ .name = "cache over qcow2", .yaml = CACHE("writethrough", QCOW2, SMALL_DISK("b")) },
+	{ .name = "cache over qcow2, readthrough",
+	  .yaml = CACHE("readthrough", QCOW2, SMALL_DISK("b")) },
+	{ .name = "cache over qcow2, writeback",
+	  .yaml = CACHE("writeback\ndirty_time: 1ms", QCOW2, SMALL_DISK("b")),
+	  .must_reopen = true },
+	{ .name = "cache over stripe of qcow2",
+	  .yaml = CACHE("writethrough",
+			"{type: stripe, backends: [" QCOW2 ", " QCOW2_OVER(BIG_DISK("c")) "]}",
+			SMALL_DISK("b")) },
+	{ .name = "stripe of caches",
+	  .yaml = "type: stripe\nbackends: [{type: cache, block: 16KiB, backend: " QCOW2
+		  ", store: " SMALL_DISK("b") "}, {type: cache, block: 8KiB, backend: " DISK(
+			  "c") ", store: " SMALL_DISK("d") "}]" },
+	{ .name = "zoned over qcow2",
+	  .yaml = "type: zoned\nzones: {size: 64KiB, conventional: 1000000}\nbackend: " QCOW2,
+	  .must_reopen = true },
+	{ .name = "integrity over qcow2",
+	  .yaml = "type: integrity\ndata: " QCOW2 "\nmetadata: " SMALL_DISK("b"),
+	  .is_torn = true },
 };
 
 /* ---- the model ---- */
