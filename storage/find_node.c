@@ -12,6 +12,7 @@
 #include "storage/cache_control.h"
 #include "storage/sharing.h"
 #include "storage/snapshot.h"
+#include "base/assert.h"
 
 struct node_sought {
 	bool (*has)(const struct backend_device *device);
@@ -98,14 +99,26 @@ struct backend_device *backend_snapshots_node(struct backend_device *top, const 
 
 const struct backend_above backend_above_passes = { .create = NULL, .apply = NULL };
 
-struct above_question {
-	const struct backend_device *node;
-	enum backend_snapshot_op op;
-	const struct backend_device *refuser; /* NULL: none has refused */
-	const char *words;
+/* From the top down to a node, which is the last; nr 0: it is not in the tree. */
+struct node_way {
+	struct backend_device *step[BACKEND_DEPTH_MAX];
+	unsigned nr;
 };
 
-static const char *above_says(const struct above_question *q, const struct backend_device *device,
+/* Recurses at most BACKEND_DEPTH_MAX deep. */
+static void find_way(struct node_way *way, unsigned depth, struct backend_device *device,
+		     const struct backend_device *node)
+{
+	ASSERT(depth < BACKEND_DEPTH_MAX);
+	way->step[depth] = device;
+	if (device == node)
+		way->nr = depth + 1;
+	for (struct backend_device *c = backend_below(device); c && way->nr == 0; c = c->sibling)
+		find_way(way, depth + 1, c, node);
+}
+
+/* NULL: it may be; else words. */
+static const char *above_says(enum backend_snapshot_op op, const struct backend_device *device,
 			      const struct backend_device *child)
 {
 	const struct backend_above *above = device->ops->above;
@@ -113,65 +126,40 @@ static const char *above_says(const struct above_question *q, const struct backe
 
 	if (!above)
 		return "does not say what it keeps of the bytes below: stop the device first";
-	fn = q->op == BACKEND_SNAPSHOT_CREATE ? above->create : above->apply;
+	fn = op == BACKEND_SNAPSHOT_CREATE ? above->create : above->apply;
 	return fn ? fn(device, child) : NULL;
-}
-
-/* Whether the node is here or below. Recurses at most BACKEND_DEPTH_MAX deep. */
-static bool above_leads(struct above_question *q, const struct backend_device *device)
-{
-	if (device == q->node)
-		return true;
-	for (const struct backend_device *c = backend_below(device); c; c = c->sibling) {
-		if (!above_leads(q, c))
-			continue;
-		if (!q->refuser)
-			q->words = above_says(q, device, c);
-		if (!q->refuser && q->words)
-			q->refuser = device;
-		return true;
-	}
-	return false;
 }
 
 int backend_above_ask(struct backend_device *top, const struct backend_device *node,
 		      enum backend_snapshot_op op, char *words, size_t words_bytes)
 {
-	struct above_question q = { .node = node, .op = op };
+	struct node_way way = { .nr = 0 };
+	const char *said = NULL;
 
 	if (op == BACKEND_SNAPSHOT_DELETE)
 		return 0;
-	above_leads(&q, top);
-	if (!q.refuser)
-		return 0;
-	snprintf(words, words_bytes, "the node above, %.100s (%s), %s", q.refuser->name,
-		 q.refuser->ops->name, q.words);
-	return -EOPNOTSUPP;
-}
+	find_way(&way, 0, top, node);
+	for (unsigned i = way.nr; i-- > 1 && !said;) {
+		const struct backend_device *above = way.step[i - 1];
 
-/* As above_leads. What was added on a way that does not lead there is taken back. */
-static bool caches_lead(struct backend_device *device, const struct backend_device *node,
-			struct backend_device *caches[static BACKEND_DEPTH_MAX], unsigned *nr)
-{
-	unsigned before = *nr;
-
-	if (device == node)
-		return true;
-	if (device->ops->cache_ops)
-		caches[(*nr)++] = device;
-	for (struct backend_device *c = backend_below(device); c; c = c->sibling)
-		if (caches_lead(c, node, caches, nr))
-			return true;
-	*nr = before;
-	return false;
+		said = above_says(op, above, way.step[i]);
+		if (said)
+			snprintf(words, words_bytes, "the node above, %.100s (%s), %s", above->name,
+				 above->ops->name, said);
+	}
+	return said ? -EOPNOTSUPP : 0;
 }
 
 unsigned backend_caches_above(struct backend_device *top, const struct backend_device *node,
 			      struct backend_device *caches[static BACKEND_DEPTH_MAX])
 {
+	struct node_way way = { .nr = 0 };
 	unsigned nr = 0;
 
-	caches_lead(top, node, caches, &nr);
+	find_way(&way, 0, top, node);
+	for (unsigned i = 0; i + 1 < way.nr; i++)
+		if (way.step[i]->ops->cache_ops)
+			caches[nr++] = way.step[i];
 	return nr;
 }
 

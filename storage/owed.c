@@ -14,9 +14,13 @@
 #include "storage/backend.h"
 #include "base/log.h"
 
+_Atomic uint32_t backend_losses_nr;
+
+/* The node's first: who finds that the process's has changed reads it. */
 void backend_owe(const struct backend_device *device)
 {
 	atomic_fetch_add(&device->owed->losses, 1);
+	atomic_fetch_add(&backend_losses_nr, 1);
 }
 
 uint32_t backend_losses(const struct backend_device *device)

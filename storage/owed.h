@@ -43,8 +43,21 @@ struct backend_owed {
 /* What is kept: those of a tree, by node_idx. */
 #define BACKEND_OWED_BYTES (BACKEND_NODES_MAX * sizeof(struct backend_owed))
 
-/* Any thread: writes to this node that were acknowledged may be lost. */
+/*
+ * Any thread: writes to this node that were acknowledged may be lost. A node whose own bytes read
+ * otherwise from then on says it before they do, where it can.
+ */
 void backend_owe(const struct backend_device *device);
+
+/*
+ * Any thread: changes with each loss of any node of the process. While it is what it was, no
+ * backend_losses has changed: cheap enough for each READ.
+ */
+extern _Atomic uint32_t backend_losses_nr;
+static inline uint32_t backend_losses_anywhere(void)
+{
+	return atomic_load_explicit(&backend_losses_nr, memory_order_acquire);
+}
 
 /*
  * Any thread: how often writes to this node, or to one below it, may have been lost since it was

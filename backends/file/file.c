@@ -10,12 +10,15 @@
  *   DISCARD ---(EOPNOTSUPP, EBUSY)---> FALLOCATE
  *   FALLOCATE ---(EOPNOTSUPP)---> FALLOCATE in the other mode -> ZEROES, piece by piece
  *   FALLOCATE, ZEROES ---(FUA)---> SYNC -> done
+ *   SYNC, WRITE with FUA ---(failed, through the page cache)---> DROP -> done
  *
  * Failure modes: a short transfer is continued where it stopped; one of nothing (the file was
  * truncated under us) is EIO, below an image format the end of the image; EINTR and EAGAIN are
  * tried again for RETRY_NS; a file system without hole punching is remembered and gets zeroes
  * written instead (a discard gets EOPNOTSUPP); all else (ENOSPC, EIO) is the request's answer and
- * the device lives on. There is no cancel: the kernel ends every file I/O by itself.
+ * the device lives on. A sync that fails is a loss (storage/owed.h), also as a part of FUA: the
+ * kernel says once, to whoever syncs next, that pages could not be written. There is no cancel: the
+ * kernel ends every file I/O by itself.
  */
 #include "backends/file/file.h"
 
@@ -55,6 +58,7 @@ enum file_state {
 	FILE_FALLOCATE,
 	FILE_ZEROES,
 	FILE_SYNC,
+	FILE_DROP, /* the page cache, after a sync that has failed */
 	FILE_ZONE, /* file_zones.c has it */
 };
 
@@ -65,6 +69,7 @@ struct file_io {
 	int mode;		 /* FILE_FALLOCATE */
 	uint32_t left_bytes;	 /* of READ, WRITE, ZEROES */
 	int file_slot;		 /* of the queue */
+	int sync_result;	 /* FILE_DROP: what is to be answered */
 	uint64_t retry_until_ns; /* 0: nothing has been tried again */
 };
 
@@ -173,6 +178,9 @@ static void prep_other(struct file_io *f, struct io_uring_sqe *sqe)
 	case FILE_SYNC:
 		io_uring_prep_fsync(sqe, slot, IORING_FSYNC_DATASYNC);
 		break;
+	case FILE_DROP:
+		io_uring_prep_fadvise(sqe, slot, 0, 0, POSIX_FADV_DONTNEED);
+		break;
 	case FILE_READ:
 	case FILE_WRITE:
 	case FILE_ZONE:
@@ -196,6 +204,34 @@ static void issue(struct op *op)
 	else
 		prep_other(f, sqe);
 	op_start(op, sqe);
+}
+
+void file_drop_cached(const struct file_device *file)
+{
+	if (!file->direct)
+		posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+/* Counted before the page cache goes, as other bytes are read from then on. */
+static void sync_failed(struct file_io *f, int res)
+{
+	if (res != -ECANCELED) {
+		backend_owe(f->io->queue->device);
+		f->io->loss_is_counted = true;
+	}
+	f->sync_result = res;
+	if (res == -ECANCELED || file_of(f)->direct)
+		file_complete(f, res);
+	else
+		enter_state(f, FILE_DROP);
+}
+
+/* A kernel that does not know the request: this thread waits for it. */
+static void dropped(struct file_io *f, int res)
+{
+	if (res < 0)
+		file_drop_cached(file_of(f));
+	file_complete(f, f->sync_result);
 }
 
 /* Zeroes are there; FUA wants them on the medium. */
@@ -243,6 +279,10 @@ static void moved(struct file_io *f, int res)
 	if (res >= 0 && f->state == FILE_READ && (uint32_t)res < f->left_bytes &&
 	    may_end(f, (uint32_t)res)) {
 		read_short(f, (uint32_t)res);
+		return;
+	}
+	if (res < 0 && f->state == FILE_WRITE && (f->io->flags & BACKEND_FUA)) {
+		sync_failed(f, res);
 		return;
 	}
 	if (res <= 0) {
@@ -368,12 +408,6 @@ static bool tried_again(struct file_io *f, int res)
 	return true;
 }
 
-void file_drop_cached(const struct file_device *file)
-{
-	if (!file->direct)
-		posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
-}
-
 /* What is not simply all of a READ or WRITE. */
 static __attribute__((noinline)) void went_on(struct file_io *f, int res)
 {
@@ -392,9 +426,13 @@ static __attribute__((noinline)) void went_on(struct file_io *f, int res)
 		fallocated(f, res);
 		break;
 	case FILE_SYNC:
-		if (res < 0 && res != -ECANCELED)
-			file_drop_cached(file_of(f));
-		file_complete(f, res);
+		if (res < 0)
+			sync_failed(f, res);
+		else
+			file_complete(f, res);
+		break;
+	case FILE_DROP:
+		dropped(f, res);
 		break;
 	case FILE_ZONE:
 	case FILE_IDLE:
@@ -482,6 +520,7 @@ static struct backend_wait file_wait(const struct backend_io *io)
 		[FILE_FALLOCATE] = "in fallocate",
 		[FILE_ZEROES] = "writing zeroes",
 		[FILE_SYNC] = "syncing",
+		[FILE_DROP] = "dropping the page cache, as a sync has failed",
 		[FILE_ZONE] = "in a command for a zone",
 	};
 	const struct file_io *f = io->priv;

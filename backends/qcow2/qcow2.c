@@ -286,14 +286,17 @@ static void begin_fua(struct qcow2_io *s)
 {
 	s->at_bytes = 0;
 	s->is_flushed = false;
-	s->undo_nr = atomic_load(&qcow2_device_of(s)->undo_nr);
+	s->losses = s->io->flags & BACKEND_FUA ? backend_losses(s->io->queue->device) : 0;
 }
 
-/* FUA: where it was written was perhaps taken back (qcow2_undo.c) before the flush. */
-static bool is_undone(const struct qcow2_io *s)
+/*
+ * FUA: what was written was perhaps lost before the flush that has succeeded, by one of somebody
+ * else's, or where it was written was taken back (qcow2_undo.c), which is a loss too.
+ */
+static bool is_lost(const struct qcow2_io *s)
 {
 	return (s->io->flags & BACKEND_FUA) && s->result == 0 &&
-	       s->undo_nr != atomic_load(&qcow2_device_of(s)->undo_nr);
+	       s->losses != backend_losses(s->io->queue->device);
 }
 
 /* Stopped as a whole, by a change of snapshots. Read behind moving_begin: see qcow2_moving_begin.
@@ -325,7 +328,7 @@ static enum backend_submit io_steps(struct qcow2_io *s)
 	drop_loaded(s);
 	if (wants_flush(s) && flush_step(s) == BACKEND_QUEUED)
 		return BACKEND_QUEUED;
-	if (is_undone(s)) {
+	if (is_lost(s)) {
 		begin_fua(s);
 		return io_steps(s);
 	}

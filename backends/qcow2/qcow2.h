@@ -78,7 +78,6 @@ struct qcow2_device {
 	struct qcow2_open *opening; /* qcow2_open.c */
 	struct closing *closing;    /* qcow2_close.c */
 	_Atomic uint64_t epoch;	    /* qcow2_alloc.c */
-	_Atomic uint32_t undo_nr;   /* qcow2_undo.c: how often */
 	_Atomic bool is_stopped;    /* qcow2_snapshot_op.c: no request looks up */
 	/* Control thread: the table, what reads it, and what changes it. */
 	struct qcow2_snapshots *snapshots; /* NULL: none, or it is of no use */
@@ -172,7 +171,7 @@ struct qcow2_io {
 	bool is_cancelled;
 	bool is_cancelling; /* cancel_mail is out */
 	bool is_flushed;    /* FUA: the flush has begun */
-	uint32_t undo_nr;   /* FUA: of the device, when it began */
+	uint32_t losses;    /* FUA: backend_losses of the device, when it began */
 	bool is_moving;
 	bool moves_middle; /* a piece of an allocating write is with data */
 	uint8_t epoch_idx;

@@ -483,6 +483,8 @@ int qcow2_handle_unmap(struct qcow2_owner *o, struct qcow2_io *s)
 	ret = own_slice(o, s, now, &slot);
 	if (ret != 0)
 		return ret;
+	if (qcow2_undo_has_copy(t, now >> qcow2_l1_shift(&t->g)))
+		return qcow2_owner_hold(o, s);
 	for (; done < bytes && qcow2_freed_has_room(t, 1); done += cluster_of(t))
 		unmap_cluster(o, s, slot, now + done);
 	s->now_bytes = MIN(done, bytes);

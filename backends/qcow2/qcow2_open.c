@@ -105,6 +105,9 @@ void qcow2_open_done(struct qcow2_open *p)
 			qcow2_open_fail(p, -ENOMEM, "qcow2: out of memory");
 			return;
 		}
+		/* A process has died between a loss and what follows from it. */
+		if (qcow2_undo_is_wanted(&d->owner->commit))
+			qcow2_undo_run(&d->owner->commit);
 	}
 	image_limits(d);
 	log_info("image opened", "node=%s size_bytes=%llu version=%u cluster_bytes=%llu",

@@ -242,6 +242,11 @@ bool qcow2_undo_has_room(const struct qcow2_tables *t, unsigned nr);
  * begun, and now.
  */
 void qcow2_undo_add(struct qcow2_tables *t, const struct qcow2_undo *note, uint32_t losses);
+/*
+ * Whether the L2 table of this L1 entry is a copy that may be taken back: what is unmapped in it
+ * would be named by the table before again, when its counts have fallen.
+ */
+bool qcow2_undo_has_copy(const struct qcow2_tables *t, uint64_t l1_idx);
 /* All that is noted is durable. */
 void qcow2_undo_settle(struct qcow2_tables *t);
 /* Something was lost since the oldest of what is noted was begun. */

@@ -137,6 +137,7 @@ struct qcow2_tables {
 	struct qcow2_taken *taken;     /* qcow2_taken.c: QCOW2_TAKEN_NR of them */
 	uint16_t taken_free[QCOW2_TAKEN_NR], taken_free_nr;
 	struct qcow2_undo_log *undo;	/* qcow2_undo.c; at the end of the area */
+	unsigned undo_copy_nr;		/* its notes of tables that are copies; not in the memfd */
 	struct qcow2_kept *kept;	/* qcow2_tables.c: what says whose tables these are */
 	struct qcow2_image_note *image; /* of what is kept, too: qcow2_mark.c */
 

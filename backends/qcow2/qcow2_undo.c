@@ -10,7 +10,8 @@
  *
  * Failure modes: something was lost: run: the entries are what they were, the last one first, and
  * the new places are given up. What the user wrote there is not written, which the FLUSH that
- * failed has told. A process dies: the notes are in the memfd.
+ * failed has told. A process dies: the notes are in the memfd, and the next one does it before it
+ * serves.
  */
 #include <errno.h>
 
@@ -56,6 +57,21 @@ static bool gives_up_old(const struct qcow2_undo *u)
 	return u->is_new && (u->old & (QCOW2_COMPRESSED | QCOW2_OFFSET_MASK));
 }
 
+static bool is_copy(const struct qcow2_undo *u)
+{
+	return u->kind == QCOW2_UNDO_TABLE && gives_up_old(u);
+}
+
+bool qcow2_undo_has_copy(const struct qcow2_tables *t, uint64_t l1_idx)
+{
+	uint32_t nr = t->undo_copy_nr ? qcow2_undo_nr(t) : 0;
+
+	for (uint32_t i = 0; i < nr; i++)
+		if (is_copy(note_of(t, i)) && note_of(t, i)->what == l1_idx)
+			return true;
+	return false;
+}
+
 /* Another part of the cluster that was noted last. */
 static bool is_noted(const struct qcow2_tables *t, const struct qcow2_undo *u, uint32_t nr)
 {
@@ -77,6 +93,7 @@ void qcow2_undo_add(struct qcow2_tables *t, const struct qcow2_undo *note, uint3
 	ASSERT(nr < QCOW2_UNDO_NR);
 	t->undo->note[nr] = *note;
 	t->freed_promised += gives_up_old(note);
+	t->undo_copy_nr += is_copy(note);
 	/* Last: a process that dies before has noted nothing. */
 	atomic_store_explicit(&t->undo->nr, nr + 1, memory_order_release);
 }
@@ -107,6 +124,7 @@ static struct qcow2_undo take_last(struct qcow2_tables *t)
 	uint32_t idx = qcow2_undo_nr(t) - 1;
 	struct qcow2_undo u = *note_of(t, idx);
 
+	t->undo_copy_nr -= is_copy(&u);
 	atomic_store_explicit(&t->undo->nr, idx, memory_order_release);
 	return u;
 }
@@ -194,13 +212,12 @@ void qcow2_undo_run(struct qcow2_commit *c)
 	struct qcow2_tables *t = c->d->t;
 	uint32_t nr = qcow2_undo_nr(t);
 
-	while (qcow2_undo_nr(t) > 0) {
-		struct qcow2_undo u = take_last(t);
-
-		undo_one(c, &u);
+	/* The note goes last: a process that dies in between leaves a place that nobody uses. */
+	for (uint32_t i = nr; i-- > 0;) {
+		undo_one(c, note_of(t, i));
+		take_last(t);
 	}
 	backend_owe(c->d->device);
-	atomic_fetch_add(&c->d->undo_nr, 1);
 	/* Who has looked up before may still write to a place that is given up, and succeed when
 	 * the failure has been told. */
 	qcow2_fence(memory_order_seq_cst);
@@ -226,6 +243,7 @@ void qcow2_undo_revive(struct qcow2_tables *t)
 			continue;
 		t->undo->note[kept++] = u;
 		t->freed_promised += gives_up_old(&u);
+		t->undo_copy_nr += is_copy(&u);
 	}
 	atomic_store_explicit(&t->undo->nr, kept, memory_order_relaxed);
 }

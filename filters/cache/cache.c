@@ -239,6 +239,8 @@ static void cache_io_begin(struct cache_io *s)
 	s->at_bytes = 0;
 	s->commit_nr = 0;
 	s->is_cancelled = s->is_flushed = s->avoids_store = false;
+	if (__builtin_expect(s->io->flags & BACKEND_FUA, 0))
+		s->losses = backend_losses(s->d->device->child);
 }
 
 void cache_rest_ends(struct cache_device *d)

@@ -67,6 +67,10 @@ enum cache_own_kind {
 #define CACHE_STREAMS_NR 8u
 #define CACHE_EVICT_NR 256u
 #define CACHE_CHANGE_BUCKETS 256u
+/* Times that the store is told that it counts no more, when that is perhaps lost. */
+#define CACHE_WIPES_NR 5u
+/* losses_seen when the store was given up: what is being read there counts no more. */
+#define CACHE_STORE_IN_DOUBT UINT64_MAX
 
 enum cache_mode { CACHE_MODE_AUTO, CACHE_READTHROUGH, CACHE_WRITETHROUGH, CACHE_WRITEBACK };
 
@@ -98,6 +102,7 @@ struct cache_commit {
 	unsigned under_way;
 	uint32_t next; /* page, or header of a WIPE */
 	uint32_t page_nr;
+	unsigned wipe_nr; /* WIPEs that have failed */
 	int result;
 	bool is_wanted;	       /* somebody waits for one */
 	bool is_forced;	       /* by a FLUSH: also when no page has changed */
@@ -155,9 +160,10 @@ struct cache_device {
 	bool is_lost;
 	bool is_doubtful; /* cache_lost.c: what is read from the origin need not be durable there */
 	bool is_aside;	  /* cache_aside.c: writes go to the origin */
-	bool keeps_nothing; /* ... and nothing that is not here is kept */
-	unsigned back_nr;   /* pieces of writes that are on their way to the store alone */
-	uint32_t losses[2]; /* backend_losses by child, when they were looked at last */
+	bool keeps_nothing;   /* ... and nothing that is not here is kept */
+	unsigned back_nr;     /* pieces of writes that are on their way to the store alone */
+	uint32_t losses[2];   /* backend_losses by child, when they were looked at last */
+	uint64_t losses_seen; /* backend_losses_anywhere then, or CACHE_STORE_IN_DOUBT */
 	const char *_Atomic failure;
 	/* FLUSHes of the origin: begun; the last one that went well; begun at the last write. */
 	uint64_t flush_begun, flushed_nr, wrote_at;
@@ -252,6 +258,7 @@ struct cache_io {
 	uint64_t commit_nr;		   /* the commit that it waits for; 0: none */
 	struct cache_own *fill;		   /* brings its bytes */
 	struct cache_own *pass;		   /* has the bytes of the origin's piece in its buffer */
+	uint32_t losses;		   /* FUA: backend_losses of the origin, when it began */
 };
 
 static inline struct cache_queue *cache_queue_of(const struct cache_io *s)
@@ -382,8 +389,18 @@ bool cache_commit_is_quiet(const struct cache_device *d);
 
 /* At the end of each FLUSH, and before something is said to be durable. */
 void cache_look_for_losses(struct cache_device *d);
+/*
+ * At the end of a READ of the store: true: it has perhaps lost the bytes meanwhile, as somebody
+ * has lost something; cache_look_for_losses tells.
+ */
+static inline bool cache_read_is_doubtful(const struct cache_device *d)
+{
+	return d->losses_seen != backend_losses_anywhere();
+}
 /* Of the origin alone, also when no queue is open: whether there were any. */
 bool cache_look_at_origin(struct cache_device *d);
+/* The same of the store, while dirty blocks are read there; nothing else follows from it. */
+bool cache_look_at_store(struct cache_device *d);
 /*
  * Open: what was lost before is no news. Returns whether the origin has lost something that no
  * FLUSH has told, so that the first one will fail: of a process before.

@@ -129,14 +129,26 @@ bool cache_back_step(struct cache_io *s, uint32_t left)
 
 /* ---- FLUSH ---- */
 
+/*
+ * FUA: what of it went to the origin may have been lost before the FLUSH that succeeds, by one that
+ * somebody else has been told of. A FLUSH is judged by storage/io.c.
+ */
+static int cache_back_fua_judge(const struct cache_io *s)
+{
+	return s->io->op == BACKEND_FLUSH || s->losses == backend_losses(s->d->device->child)
+		       ? 0
+		       : -EIO;
+}
+
 static void cache_back_origin_flushed(struct cache_io *s)
 {
 	struct cache_device *d = s->d;
+	int result = s->answer[CACHE_ORIGIN];
 
 	cache_look_for_losses(d);
-	if (s->answer[CACHE_ORIGIN] == 0)
+	if (result == 0)
 		d->flushed_nr = MAX(d->flushed_nr, s->flush_nr);
-	cache_step_ended(s, s->answer[CACHE_ORIGIN]);
+	cache_step_ended(s, result ? result : cache_back_fua_judge(s));
 }
 
 static bool cache_back_flush_origin(struct cache_io *s)
@@ -147,8 +159,10 @@ static bool cache_back_flush_origin(struct cache_io *s)
 	s->is_flushed = true;
 	s->now_bytes = 0;
 	/* Another FLUSH that is under way may fail: it does not count before its end. */
-	if (d->flushed_nr > d->wrote_at)
+	if (d->flushed_nr > d->wrote_at) {
+		cache_step_ended(s, cache_back_fua_judge(s));
 		return false;
+	}
 	s->flush_nr = ++d->flush_begun;
 	backend_piece(child, s->io, 0, 0, 0);
 	child->op = BACKEND_FLUSH;

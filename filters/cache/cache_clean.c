@@ -109,8 +109,10 @@ static void cache_clean_one_ended(struct cache_own *own, int result)
 
 static void cache_clean_read(struct cache_own *own, int result)
 {
-	const struct cache_queue *q = own->own->queue->priv;
+	struct cache_queue *q = own->own->queue->priv;
 
+	/* What the store has lost meanwhile must not reach the origin. */
+	cache_look_for_losses(q->d);
 	if (result == 0 && q->d->is_lost)
 		result = -EIO;
 	if (result < 0) {

@@ -6,9 +6,9 @@
  * -> FLUSH of the origin: all that is kept is what the origin has for sure -> FLUSH of the store ->
  * pages -> FLUSH. So the next start finds all of it.
  *
- * Failure modes: the origin cannot be written, or does not answer for a minute: its blocks stay
- * dirty in the store's index, and the next start writes them. The store cannot: what it says stays
- * true, as after a cut.
+ * Failure modes: the origin cannot be written, or does not answer for a minute, or the store loses
+ * writes: its blocks stay dirty in the store's index, and the next start writes them. The store
+ * cannot: what it says stays true, as after a cut.
  */
 #include <errno.h>
 #include <string.h>
@@ -185,6 +185,9 @@ static void cache_drain_pump(struct cache_visit *v)
 {
 	int ret;
 
+	/* What the store has lost meanwhile must not reach the origin. */
+	if (v->result == 0 && cache_look_at_store(v->d))
+		v->result = -EIO;
 	if (v->result == 0 && v->drain[0].is_busy)
 		cache_drain_write(v);
 	else if (v->result == 0)
@@ -201,6 +204,8 @@ static void cache_drain_pump(struct cache_visit *v)
 void cache_drain_begin(struct cache_visit *v, void (*then)(struct cache_visit *v, int result))
 {
 	cache_look_at_origin(v->d);
+	/* What it has lost before was told, or is not named by the index that was read. */
+	cache_look_at_store(v->d);
 	v->then = then;
 	v->began_ns = ring_clock_ns();
 	v->began_nr = v->d->ix->dirty_nr;

@@ -89,6 +89,7 @@ static void cache_wipe_begin(struct cache_device *d)
 	c->begun++;
 	c->result = 0;
 	c->next = 0;
+	c->wipe_nr = 0;
 	d->ix->header.generation++;
 	d->ix->header.instance = 0;
 	cache_commit_step(d);
@@ -106,6 +107,7 @@ void cache_store_failed(struct cache_device *d, const char *what, int err)
 	log_error("the store of a cache fails: the cache is off until the device is opened again",
 		  "node=%s what=\"%s\" error=%s", d->device->name, what, errname(err));
 	__atomic_store_n(&d->is_off, true, __ATOMIC_RELAXED);
+	d->losses_seen = CACHE_STORE_IN_DOUBT;
 	cache_index_set_off(d->ix);
 	cache_commit_want(d);
 }
@@ -176,6 +178,11 @@ static void cache_wipe_step(struct cache_device *d)
 	} else if (c->result == 0 && c->next == CACHE_HEADER_NR) {
 		c->next++;
 		cache_commit_flush(d, CACHE_COMMIT_WIPE);
+	} else if (c->result < 0 && ++c->wipe_nr < CACHE_WIPES_NR) {
+		/* What a FLUSH has lost must be written again: without it the store would count. */
+		c->result = 0;
+		c->next = 0;
+		cache_commit_write(d);
 	} else {
 		cache_wipe_over(d);
 	}

@@ -8,9 +8,10 @@
  * read from the origin from then on may be what it has lost, as from a page cache whose writing has
  * failed: it is used, but the store's index never names it.
  *
- * The store: readthrough and writethrough give it up. Of writeback the index on it is the truth,
- * and what is dirty in memory is perhaps not: nothing of it may reach the origin. The device fails
- * all requests until it is opened again, from that index.
+ * The store: readthrough and writethrough give it up, and what is being read there is read from the
+ * origin. Of writeback the index on it is the truth, and what is dirty in memory is perhaps not:
+ * nothing of it may reach the origin. The device fails all requests until it is opened again, from
+ * that index.
  */
 #include "filters/cache/cache.h"
 
@@ -58,6 +59,7 @@ static void cache_store_lost(struct cache_device *d)
 	if (d->is_lost)
 		return;
 	d->is_lost = d->is_resting = true;
+	d->losses_seen = CACHE_STORE_IN_DOUBT;
 	list_for_each (node, &d->dirty_waiters)
 		list_entry(node, struct cache_io, waiting)->result = -EIO;
 	cache_wake(d, &d->dirty_waiters);
@@ -91,8 +93,16 @@ bool cache_look_at_origin(struct cache_device *d)
 	return has;
 }
 
+bool cache_look_at_store(struct cache_device *d)
+{
+	return cache_has_lost(d, CACHE_STORE);
+}
+
 void cache_look_for_losses(struct cache_device *d)
 {
+	/* First: what is lost from now on is looked for again. */
+	if (d->losses_seen != CACHE_STORE_IN_DOUBT)
+		d->losses_seen = backend_losses_anywhere();
 	cache_look_at_origin(d);
 	if (!d->is_off && cache_has_lost(d, CACHE_STORE))
 		cache_store_lost(d);
@@ -100,6 +110,7 @@ void cache_look_for_losses(struct cache_device *d)
 
 bool cache_losses_begin(struct cache_device *d)
 {
+	d->losses_seen = backend_losses_anywhere();
 	d->losses[CACHE_ORIGIN] = backend_losses(cache_child(d, CACHE_ORIGIN));
 	d->losses[CACHE_STORE] = backend_losses(cache_child(d, CACHE_STORE));
 	return backend_was_owed(cache_child(d, CACHE_ORIGIN));

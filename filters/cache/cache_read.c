@@ -8,9 +8,9 @@
  *
  * A block is given up by the clock: one that was read since the hand passed stays.
  *
- * Failure modes: the store cannot read: the origin does, but for dirty bytes: an I/O error. No
- * slot, or a change of the block under way: the origin does it and nothing is kept. No buffer: the
- * read waits for one.
+ * Failure modes: the store cannot read, or has perhaps lost what was being read: the origin does,
+ * but for dirty bytes: an I/O error. No slot, or a change of the block under way: the origin does
+ * it and nothing is kept. No buffer: the read waits for one.
  */
 #include "filters/cache/cache.h"
 
@@ -329,11 +329,25 @@ static void cache_read_failed(struct cache_io *s)
 	s->avoids_store = true;
 }
 
+/* It was lost there while it was read: other bytes may have come. */
+static void cache_read_doubtful(struct cache_io *s)
+{
+	struct cache_device *d = s->d;
+
+	cache_look_for_losses(d);
+	if (d->is_off)
+		s->avoids_store = true;
+	else
+		cache_step_ended(s, d->is_lost ? -EIO : 0);
+}
+
 void cache_read_hit_ended(struct cache_io *s)
 {
 	s->slot->pins--;
 	if (__builtin_expect(s->answer[CACHE_STORE] < 0, 0))
 		cache_read_failed(s);
+	else if (__builtin_expect(cache_read_is_doubtful(s->d), 0))
+		cache_read_doubtful(s);
 	else
 		cache_step_ended(s, 0);
 }

@@ -321,6 +321,87 @@ static void case_block_discard(void)
 	expect_sent(1);
 }
 
+static void expect_drop(unsigned idx)
+{
+	const struct io_uring_sqe *sqe = sent(idx);
+
+	EXPECT(idx < ring_script.log_nr, "only %u SQEs", ring_script.log_nr);
+	EXPECT(sqe->opcode == IORING_OP_FADVISE && sqe->fadvise_advice == POSIX_FADV_DONTNEED &&
+		       sqe->off == 0 && sqe->len == 0 && (sqe->flags & IOSQE_FIXED_FILE),
+	       "SQE %u: opcode=%u advice=%u", idx, sqe->opcode, sqe->fadvise_advice);
+}
+
+static void expect_flush(int want)
+{
+	expect_result(rig_do(&rig, BACKEND_FLUSH, 0, 0, 0, NULL), want);
+}
+
+/* The page cache goes before the answer, and the loss is known before the page cache goes. */
+static void case_sync_fails(void)
+{
+	struct rig_io *rio = &rig.queue[0].io[0];
+
+	((struct file_device *)rig.device->priv)->direct = false;
+	ANSWERS(-EIO, SCRIPT_LATER);
+	rio->done = NULL;
+	rio->io.op = BACKEND_FLUSH;
+	rio->io.flags = 0;
+	rio->io.offset_bytes = rio->io.length_bytes = 0;
+	rig_submit(&rig, rio);
+	while (ring_script.log_nr < 2)
+		rig_turn(&rig);
+	expect_sync(0);
+	expect_drop(1);
+	EXPECT(rio->out, "answered too early");
+	EXPECT(backend_losses(rig.device) == 1, "%u losses", backend_losses(rig.device));
+	ring_script_post(sent(1)->user_data, 0, 0);
+	rig_drain(&rig);
+	expect_result(rio->io.result, -EIO);
+	EXPECT(backend_losses(rig.device) == 1, "counted twice");
+	expect_flush(0);
+	/* A kernel that does not know it. */
+	ANSWERS(-EIO, -EINVAL);
+	expect_flush(-EIO);
+	expect_sent(2);
+	expect_flush(0);
+	/* There is none to drop. */
+	((struct file_device *)rig.device->priv)->direct = true;
+	ANSWERS(-EIO);
+	expect_flush(-EIO);
+	expect_sent(1);
+	expect_flush(0);
+	/* It says nothing of the storage. */
+	ANSWERS(-ECANCELED);
+	expect_flush(-EIO);
+	expect_sent(1);
+	EXPECT(!backend_is_owed(rig.device), "owed");
+}
+
+static void fua_fails(enum backend_op op, const int *list, unsigned nr)
+{
+	set_answers(list, nr);
+	expect_result(rig_do(&rig, op, BACKEND_FUA, 0, 4096, NULL), -EIO);
+	expect_drop(nr);
+	expect_sent(nr + 1);
+	expect_flush(-EIO);
+	expect_flush(0);
+}
+
+/* The kernel has told it what the next FLUSH was to hear. */
+static void case_fua_fails(void)
+{
+	static const int at_once[] = { -EIO }, then_sync[] = { ANYTHING, -EIO };
+
+	((struct file_device *)rig.device->priv)->direct = false;
+	fua_fails(BACKEND_WRITE, at_once, ARRAY_SIZE(at_once));
+	fua_fails(BACKEND_WRITE_ZEROES, then_sync, ARRAY_SIZE(then_sync));
+	/* A WRITE alone has synced nothing. */
+	ANSWERS(-EIO);
+	expect_result(rig_do(&rig, BACKEND_WRITE, 0, 0, 4096, NULL), -EIO);
+	expect_sent(1);
+	expect_flush(0);
+}
+
 /* More I/Os than SQEs, and a kernel that takes none for a while: all are parked, none is lost. */
 static void case_sq_full(void)
 {
@@ -393,6 +474,8 @@ int main(int argc, char **argv)
 	run_case("no fallocate", case_fallback);
 	run_case("no hole punching", case_discard_unsupported);
 	run_case("discard of a block device", case_block_discard);
+	run_case("a sync fails", case_sync_fails);
+	run_case("FUA fails", case_fua_fails);
 	run_case("SQ full", case_sq_full);
 	unlink(path);
 	return tap_finish();

@@ -373,6 +373,83 @@ int rig_do(struct rig *rig, enum backend_op op, unsigned flags, uint64_t offset_
 	return rio->io.result;
 }
 
+/* ---- leaves that fail ---- */
+
+#define LEAVES_MAX 32
+
+/* What stands in the place of a leaf's row. */
+struct failing_leaf {
+	struct backend ops;
+	const struct backend *real;
+};
+
+static struct failing_leaf failing_leaves[LEAVES_MAX];
+static unsigned failing_nr, failed_flush_nr;
+
+static enum backend_submit failing_submit(struct backend_io *io)
+{
+	const struct failing_leaf *leaf =
+		container_of(io->queue->device->ops, struct failing_leaf, ops);
+
+	if (io->op != BACKEND_FLUSH)
+		return leaf->real->submit(io);
+	failed_flush_nr++;
+	io->result = -EIO;
+	return BACKEND_DONE;
+}
+
+/* Calls fn for each; returns how many there are. Recurses at most BACKEND_DEPTH_MAX deep. */
+static unsigned each_leaf(struct backend_device *device, void (*fn)(struct backend_device *leaf))
+{
+	unsigned nr = 0;
+
+	if (device->has_copies)
+		return 0;
+	for (struct backend_device *c = device->child; c; c = c->sibling)
+		nr += each_leaf(c, fn);
+	if (device->child || !(device->limits.caps & BACKEND_CAP_FLUSH))
+		return nr;
+	fn(device);
+	return 1;
+}
+
+static void leaf_fails(struct backend_device *leaf)
+{
+	struct failing_leaf *f = &failing_leaves[failing_nr++];
+
+	ASSERT(failing_nr <= LEAVES_MAX);
+	*f = (struct failing_leaf){ .ops = *leaf->ops, .real = leaf->ops };
+	f->ops.submit = failing_submit;
+	leaf->ops = &f->ops;
+}
+
+static void leaf_works(struct backend_device *leaf)
+{
+	if (leaf->ops->submit == failing_submit)
+		leaf->ops = container_of(leaf->ops, struct failing_leaf, ops)->real;
+}
+
+static void leaf_loses(struct backend_device *leaf)
+{
+	backend_owe(leaf);
+}
+
+unsigned rig_fail_flushes(struct rig *rig, bool do_fail)
+{
+	unsigned nr = failed_flush_nr;
+
+	each_leaf(rig->device, leaf_works);
+	failing_nr = failed_flush_nr = 0;
+	if (do_fail)
+		each_leaf(rig->device, leaf_fails);
+	return nr;
+}
+
+unsigned rig_lose(struct rig *rig)
+{
+	return each_leaf(rig->device, leaf_loses);
+}
+
 unsigned rig_count_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");

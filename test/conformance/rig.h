@@ -88,6 +88,15 @@ void rig_turn(struct rig *rig);
 unsigned rig_out_nr(const struct rig *rig);
 void rig_drain(struct rig *rig);
 
+/*
+ * Of each leaf that has FLUSHes, and more than copies of what is elsewhere (storage/owed.h): those
+ * that come fail from now on, or go to the leaf again. No I/O is out. Returns how many have failed.
+ * What is shared by devices is left out.
+ */
+unsigned rig_fail_flushes(struct rig *rig, bool do_fail);
+/* Each of them has lost something, found otherwise. Returns how many. */
+unsigned rig_lose(struct rig *rig);
+
 /* One I/O of queue 0, waited for: its result. */
 int rig_do(struct rig *rig, enum backend_op op, unsigned flags, uint64_t offset_bytes,
 	   uint32_t length_bytes, void *buf);

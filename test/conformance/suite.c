@@ -311,10 +311,80 @@ static void check_flush_and_fua(const struct variant *v)
 	rig_close(&rig);
 }
 
+/* Where writes stand in order, the next block. */
+static void write_next(struct rig *rig, uint64_t *next)
+{
+	write_blocks(rig, *next, 1, 0x44);
+	*next += rig->device->limits.zones.bytes != 0;
+}
+
+/*
+ * Descriptors, with those that libraries keep once they have been used: libcryptsetup, that of
+ * /dev/urandom.
+ */
+static unsigned count_fds(const struct rig_params *params)
+{
+	struct rig rig;
+
+	if (rig_open(&rig, params) == 0)
+		rig_close(&rig);
+	return rig_count_fds();
+}
+
+/* A good FLUSH follows at once, or when the device says why not and is opened again. */
+static void expect_goes_on(struct rig *rig, struct rig_params *params, uint64_t *next)
+{
+	if (rig_do(rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0)
+		return;
+	EXPECT(backend_failure(rig->device, NULL) != NULL, "FLUSH fails, and it says not why");
+	rig_close(rig);
+	*next = 0;
+	REQUIRE(rig_open(rig, params) == 0, "%s", rig->error);
+	EXPECT(rig_do(rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "opened again");
+}
+
+/* FLUSH and FUA below what is tested fail, then all works: storage/owed.h. */
+static void check_lost_flush(const struct variant *v)
+{
+	struct rig_params params = variant_params(v, 1, 1);
+	uint64_t next = 0;
+	int ret, want;
+	struct rig rig;
+
+	REQUIRE(rig_open(&rig, &params) == 0, "%s", rig.error);
+	if (!writable(&rig) || rig_lose(&rig) == 0) {
+		EXPECT(rig_do(&rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "nothing can be lost");
+		rig_close(&rig);
+		return;
+	}
+	/* Found otherwise, as when a server comes back. */
+	EXPECT(rig_do(&rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "not told");
+	expect_goes_on(&rig, &params, &next);
+	write_next(&rig, &next);
+	rig_fail_flushes(&rig, true);
+	EXPECT(rig_do(&rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "good, and failed below");
+	EXPECT(rig_fail_flushes(&rig, false) > 0, "it came to none");
+	expect_goes_on(&rig, &params, &next);
+	write_next(&rig, &next);
+	if (!rig.device->limits.zones.bytes) {
+		rig_fail_flushes(&rig, true);
+		ret = rig_do(&rig, BACKEND_WRITE, BACKEND_FUA, 0, v->block_bytes, NULL);
+		/* Where it costs a FLUSH, that counts as any other. */
+		want = rig_fail_flushes(&rig, false) > 0 ? -EIO : 0;
+		EXPECT(ret == want, "FUA: %d", ret);
+		EXPECT(rig_do(&rig, BACKEND_FLUSH, 0, 0, 0, NULL) == want, "FLUSH after FUA");
+		expect_goes_on(&rig, &params, &next);
+	}
+	write_next(&rig, &next);
+	EXPECT(rig_do(&rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "it does not go on");
+	expect_block(&rig, 0, 0x44);
+	rig_close(&rig);
+}
+
 static void check_reopen(const struct variant *v)
 {
 	struct rig_params params = variant_params(v, 1, 4);
-	unsigned fds = rig_count_fds();
+	unsigned fds = count_fds(&params);
 	struct model_stats stats;
 	struct model model = { 0 };
 	uint64_t heap_bytes = 0;
@@ -351,7 +421,7 @@ static void check_taken_over(const struct variant *v)
 {
 	char first[BACKEND_IDENTITY_BYTES] = "", text[BACKEND_IDENTITY_BYTES];
 	struct rig_params params = variant_params(v, 1, 4);
-	unsigned fds = rig_count_fds();
+	unsigned fds = count_fds(&params);
 	struct model model = { 0 };
 	struct prng prng;
 	struct rig rig;
@@ -395,7 +465,7 @@ static void check_half_open_queue(const struct variant *v)
 	static const unsigned op_nr[] = { REACTOR_OWN_OP_NR, REACTOR_OWN_OP_NR + 1,
 					  REACTOR_OWN_OP_NR + 4 };
 	struct rig_params params = variant_params(v, 0, 0);
-	unsigned fds = rig_count_fds();
+	unsigned fds = count_fds(&params);
 	struct rig rig;
 
 	REQUIRE(rig_open_device(&rig, &params) == 0, "%s", rig.error);
@@ -432,6 +502,7 @@ static const struct {
 	{ "zero_edges", check_zero_edges },
 	{ "zero_all", check_zero_all },
 	{ "flush_and_fua", check_flush_and_fua },
+	{ "lost_flush", check_lost_flush },
 	{ "every_tag_completes_once", check_every_tag_completes_once },
 	{ "random_depth_1", check_random_depth_1 },
 	{ "random_depth_max", check_random_depth_max },

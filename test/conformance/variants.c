@@ -490,6 +490,14 @@ const struct variant variants[] = {
 	  .is_persistent = true,
 	  .setup = fresh,
 	  .teardown = remove_files },
+	{ .name = "cache-through-file",
+	  .backend = "cache",
+	  .yaml = "type: cache\nmode: writethrough\nblock: 16KiB\nbackend: " STRIPE_FILE(
+		  ".0") "\nstore: " STRIPE_FILE(".1") "\n",
+	  .block_bytes = 4096,
+	  .is_persistent = true,
+	  .setup = fresh,
+	  .teardown = remove_files },
 	{ .name = "integrity-file",
 	  .backend = "integrity",
 	  .yaml = "type: integrity\ninterval: 512\nchecksum: nvme\ndata: " STRIPE_FILE(

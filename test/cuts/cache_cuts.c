@@ -55,6 +55,14 @@ static const struct scenario scenarios[] = {
 	  .mode = CACHE_WRITEBACK,
 	  .origin_loses = true,
 	  .dies = true },
+	{ .name = "readthrough, FLUSHes of the store fail, and what they cover is lost",
+	  .mode = CACHE_READTHROUGH,
+	  .store_loses = true,
+	  .dies = true },
+	{ .name = "writethrough, FLUSHes of the store fail, and what they cover is lost",
+	  .mode = CACHE_WRITETHROUGH,
+	  .store_loses = true,
+	  .dies = true },
 	{ .name = "writeback, FLUSHes of the store fail, and what they cover is lost",
 	  .mode = CACHE_WRITEBACK,
 	  .store_loses = true,
@@ -106,11 +114,11 @@ static void choose_ways(struct cache_world *w, const struct scenario *s)
 	w->end_part = (unsigned)prng_between(p, 1, 8);
 	w->dies = s->dies;
 	w->is_warm = s->is_warm;
-	w->store_fails = s->store_fails;
+	w->store_fails = s->store_fails || s->store_loses;
 	/* In writeback the store has bytes that nobody else has. */
 	w->may_fail =
 		s->origin_fails || s->cancels || (s->store_fails && s->mode == CACHE_WRITEBACK);
-	w->loses = s->origin_loses || s->store_loses;
+	w->loses = s->origin_loses || (s->store_loses && s->mode == CACHE_WRITEBACK);
 	w->may_fail |= w->loses;
 	/* What a FLUSH of it did not cover is not in the index that the next process reads. */
 	w->loses |= s->store_fails && s->mode == CACHE_WRITEBACK;

@@ -274,12 +274,15 @@ static void one_step(struct cache_world *w, struct cache_rig *rig, bool may_subm
 	step_commands(w, rig, may_submit);
 }
 
-/* The store could not be told that it counts no more: the log says that it must be removed. */
+/*
+ * The store could not be told that it counts no more: the log says that it must be removed. Where
+ * only FLUSHes of it fail, now and then, it can.
+ */
 static bool store_is_lost(const struct cache_world *w, const struct cache_rig *rig)
 {
 	const struct cache_device *d = rig->device ? rig->device->priv : NULL;
 
-	return w->store_fails && d && d->is_off && d->is_wiped && d->commit.result < 0;
+	return w->store->error_one_in && d && d->is_off && d->is_wiped && d->commit.result < 0;
 }
 
 /* One of the disks has changed: this may be the moment. */

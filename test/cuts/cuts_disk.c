@@ -377,6 +377,25 @@ void disk_get(const struct disk *d, uint64_t at, void *to, size_t bytes)
 	memset((uint8_t *)to + nr, 0, bytes - nr);
 }
 
+/* ---- failures ---- */
+
+void disk_fail_flushes(struct disk *d, unsigned one_in)
+{
+	for (; d; d = d->beside)
+		d->flush_error_one_in = one_in;
+}
+
+bool disk_has_failed(const struct disk *d)
+{
+	return d->has_failed || (d->beside && disk_has_failed(d->beside));
+}
+
+void disk_forget_failures(struct disk *d)
+{
+	for (; d; d = d->beside)
+		d->has_failed = false;
+}
+
 /* ---- the end of power, and of a process ---- */
 
 /* How a cut chooses among what is not durable. */

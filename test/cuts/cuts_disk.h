@@ -72,6 +72,11 @@ extern const struct backend cuts_disk_backend, cuts_mover_backend;
 /* The content is garbage where it does not grow. */
 struct disk *disk_new(struct prng *prng, uint64_t capacity, bool grows, bool is_plain);
 void disk_free(struct disk *d); /* and what is beside it; so do the rest of these */
+/* Of so many FLUSHes one fails; 0: none does. */
+void disk_fail_flushes(struct disk *d, unsigned one_in);
+/* Some request has failed since it was forgotten last. */
+bool disk_has_failed(const struct disk *d);
+void disk_forget_failures(struct disk *d);
 /* From outside, at once and durable. */
 void disk_put(struct disk *d, uint64_t at, const void *from, size_t bytes);
 void disk_get(const struct disk *d, uint64_t at, void *to, size_t bytes);

@@ -72,7 +72,8 @@ static bool life(struct world *w, int *stored_fd, int owed_fd)
 	pid_t pid;
 
 	/* Not before all has been read. */
-	w->disk->error_one_in = w->disk->flush_error_one_in = 0;
+	w->disk->error_one_in = 0;
+	disk_fail_flushes(w->disk, 0);
 	run_rig_init(w, &rig);
 	rig.owed_fd = owed_fd;
 	ret = rig_open(&rig, &w->shape, w->disk, *stored_fd);
@@ -85,7 +86,7 @@ static bool life(struct world *w, int *stored_fd, int owed_fd)
 	if (!world_read_all(w, &rig, false, NULL))
 		return false;
 	w->disk->error_one_in = error_one_in;
-	w->disk->flush_error_one_in = flush_error_one_in;
+	disk_fail_flushes(w->disk, flush_error_one_in);
 	pid = fork();
 	ASSERT(pid >= 0);
 	if (pid == 0)
@@ -145,7 +146,8 @@ void kill_world(struct world *w)
 		if (prng_one_in(&w->prng, 2) && !judge_cut(w))
 			return;
 	}
-	w->disk->error_one_in = w->disk->flush_error_one_in = 0;
+	w->disk->error_one_in = 0;
+	disk_fail_flushes(w->disk, 0);
 	run_rig_init(w, &rig);
 	rig.owed_fd = owed_fd;
 	ret = rig_open(&rig, &w->shape, w->disk, stored_fd);

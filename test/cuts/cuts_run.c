@@ -302,13 +302,13 @@ bool run_close(struct world *w, struct rig *rig)
 {
 	int ret;
 
-	w->disk->has_failed = false;
+	disk_forget_failures(w->disk);
 	ret = rig_close(rig);
 	if (ret < 0 && !w->may_fail)
 		return world_fail(w, "it cannot be closed: %d", ret);
 	/* Tables that cannot be written are lost, as with a cut. */
 	disk_copy(w->disk, w->left);
-	return judge_image(w, w->disk->has_failed, !w->may_fail && w->kill_nr == 0, NULL);
+	return judge_image(w, disk_has_failed(w->disk), !w->may_fail && w->kill_nr == 0, NULL);
 }
 
 void run_world(struct world *w)

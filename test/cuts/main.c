@@ -142,28 +142,6 @@ static void choose_errors(struct world *w, struct prng *p)
 	w->disk->error_one_in = 1u << prng_between(p, 3, 8);
 }
 
-/* Nothing else fails. */
-static void choose_lost(struct world *w, struct prng *p)
-{
-	static void (*const kind[])(struct world *, struct prng *) = {
-		choose_small,	     choose_medium,	 choose_large,	choose_counts,
-		choose_over_backing, choose_subclusters, choose_queues,
-	};
-
-	kind[prng_below(p, ARRAY_SIZE(kind))](w, p);
-	w->may_fail = true;
-	choose_disk(w, p, 4 * w->shape.bytes + MIB(1));
-	w->disk->flush_error_one_in = 1u << prng_between(p, 1, 5);
-}
-
-static void choose_lost_killed(struct world *w, struct prng *p)
-{
-	choose_lost(w, p);
-	w->is_killed = true;
-	w->cut_one_in = 1u << prng_between(p, 4, 10);
-	w->request_nr = (unsigned)prng_between(p, 50, 400);
-}
-
 static void choose_qemu(struct world *w, struct prng *p)
 {
 	w->shape.cluster_bits = (unsigned)prng_between(p, 9, 14);
@@ -270,6 +248,48 @@ static void choose_encrypted(struct world *w, struct prng *p)
 		w->request_nr = (unsigned)prng_between(p, 50, 400);
 }
 
+/* Nothing else fails, nor is changed. */
+static void fail_flushes(struct world *w, struct prng *p)
+{
+	unsigned one_in = 1u << prng_between(p, 1, 5);
+
+	w->may_fail = true;
+	w->is_killed = false;
+	w->changes.one_in = 0;
+	if (!w->disk)
+		choose_disk(w, p, 4 * w->shape.bytes + MIB(1));
+	disk_fail_flushes(w->disk, one_in);
+}
+
+static void choose_lost(struct world *w, struct prng *p)
+{
+	static void (*const kind[])(struct world *, struct prng *) = {
+		choose_small,  choose_medium,	    choose_large,
+		choose_counts, choose_over_backing, choose_subclusters,
+		choose_queues, choose_data_file,    choose_encrypted,
+	};
+
+	kind[prng_below(p, ARRAY_SIZE(kind))](w, p);
+	fail_flushes(w, p);
+}
+
+static void choose_lost_qemu(struct world *w, struct prng *p)
+{
+	if (prng_one_in(p, 3))
+		choose_packed(w, p);
+	else
+		choose_snapshots(w, p);
+	fail_flushes(w, p);
+}
+
+static void choose_lost_killed(struct world *w, struct prng *p)
+{
+	choose_lost(w, p);
+	w->is_killed = true;
+	w->cut_one_in = 1u << prng_between(p, 4, 10);
+	w->request_nr = (unsigned)prng_between(p, 50, 400);
+}
+
 static void choose_changes(struct world *w, struct prng *p)
 {
 	static void (*const kind[])(struct world *, struct prng *) = {
@@ -319,6 +339,8 @@ static const struct scenario scenarios[] = {
 	{ "the storage fails, requests are cancelled", false, choose_errors },
 	{ "FLUSHes fail, and what they cover is lost", false, choose_lost },
 	{ "the same, and the process is killed", false, choose_lost_killed },
+	{ "the same of qemu-img's images, with snapshots or compressed clusters", true,
+	  choose_lost_qemu },
 	{ "snapshots", true, choose_snapshots },
 	{ "compressed clusters", true, choose_packed },
 	{ "reference counts are made anew", true, choose_dirty },

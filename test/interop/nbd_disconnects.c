@@ -392,6 +392,22 @@ static void check_flush_under_way(struct fault_case *c, const void *arg)
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "told without a loss");
 }
 
+/* It goes on, and FUA that is refused was not acknowledged. */
+static void check_flush_refused(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "volatile=1");
+	if (!case_open(c, VOLATILE, 1))
+		return;
+	EXPECT(rig_do(&c->rig, BACKEND_WRITE, 0, 0, 4096, NULL) == 0, "write");
+	nbd_peer_tell(&c->peer, "fault error error=EIO cmd=flush times=1");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "it was refused");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "told twice");
+	nbd_peer_tell(&c->peer, "fault error error=EIO cmd=write times=1");
+	EXPECT(rig_do(&c->rig, BACKEND_WRITE, BACKEND_FUA, 0, 4096, NULL) == -EIO, "FUA");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "flush");
+}
+
 /* What a device of before has written, nobody knows: it may be lost with the first connection. */
 static void check_flush_taken_over(struct fault_case *c, const void *arg)
 {
@@ -508,6 +524,7 @@ static void run_flushes(uint64_t seed)
 		fault_case_run(rules[i].what, 30, seed, check_flush, &rules[i]);
 	fault_case_run("volatile: a FLUSH under way fails, too", 30, seed, check_flush_under_way,
 		       NULL);
+	fault_case_run("volatile: a FLUSH is refused", 30, seed, check_flush_refused, NULL);
 	fault_case_run("volatile: a device taken over: the first FLUSH fails", 30, seed,
 		       check_flush_taken_over, &yes);
 	fault_case_run("volatile: a new device: it does not", 30, seed, check_flush_taken_over,

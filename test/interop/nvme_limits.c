@@ -165,6 +165,31 @@ static void check_crash(struct fault_case *c, const void *arg)
 	EXPECT(!holds(c, 16384, 0x33), "the target loses nothing");
 }
 
+static int flush(struct fault_case *c)
+{
+	return rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL);
+}
+
+/* docs/durability.md: what is lost with the controller is told once, and so is a FLUSH refused. */
+static void check_lost(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	case_serve(c, "volatile=1");
+	if (!case_open(c, QUEUE "cache: volatile\n") || !case_connected(c, 0, 1))
+		return;
+	EXPECT(rig_do(&c->rig, BACKEND_WRITE, 0, 0, 4096, NULL) == 0, "WRITE");
+	nvme_peer_tell(&c->peer, "crash");
+	EXPECT(flush(c) == -EIO, "the write is lost");
+	EXPECT(flush(c) == 0, "told twice");
+	nvme_peer_tell(&c->peer, "set status=flush:2:0x80:dnr");
+	EXPECT(flush(c) == -ENODATA, "it was refused");
+	EXPECT(flush(c) == 0, "refused once");
+	/* Nothing was acknowledged. */
+	nvme_peer_tell(&c->peer, "set status=write:2:0x80:dnr");
+	EXPECT(rig_do(&c->rig, BACKEND_WRITE, BACKEND_FUA, 0, 4096, NULL) < 0, "FUA");
+	EXPECT(flush(c) == 0, "told, and nothing is lost");
+}
+
 void limits_run(uint64_t seed)
 {
 	static const struct depth depths[] = { { "max_cmd=4", 3 },
@@ -204,4 +229,5 @@ void limits_run(uint64_t seed)
 	fault_case_run("limits: a volatile write cache", 60, seed, check_cache, "vwc=1");
 	fault_case_run("limits: no volatile write cache", 60, seed, check_cache, "vwc=0");
 	fault_case_run("limits: what is flushed, or FUA, is not lost", 60, seed, check_crash, NULL);
+	fault_case_run("limits: what is lost fails a FLUSH, once", 60, seed, check_lost, NULL);
 }

@@ -1,7 +1,8 @@
 /*
- * lost_flushes [--seed N] [--only TEXT]: what a failed FLUSH means (storage/owed.h), for each node
- * over others. A FLUSH of the storage fails, whoever wanted it, and what it covers is lost; then
- * all works. The user writes, flushes, and loses power, the process or neither. Prints TAP.
+ * lost_flushes [--seed N] [--seeds N] [--only TEXT]: what a failed FLUSH means (storage/owed.h),
+ * for each node over others. A FLUSH of the storage fails, whoever wanted it, and what it covers is
+ * lost; then all works. The user writes, flushes, and loses power, the process or neither. Prints
+ * TAP.
  *
  * The model knows of each sector the oldest content that it may have (of the last good FLUSH), and
  * the newest. What a failed FLUSH covers is given up: a later one that is good proves nothing about
@@ -29,9 +30,10 @@
 #define BLOCK_BYTES 4096u
 #define BLOCK_SECTORS (BLOCK_BYTES / SECTOR_BYTES)
 #define SECTORS_MAX (MIB(8) / SECTOR_BYTES)
-#define SEEDS 12u
+#define SEEDS 8u /* of each tree */
 #define STEPS 250u
 #define FAILURES_MAX 3u
+#define LOOK_BLOCKS 32u
 
 struct tree {
 	const char *name, *yaml;
@@ -44,7 +46,11 @@ struct tree {
 #define DISK(name) "{type: volatile, name: " name "}"
 #define SMALL_DISK(name) "{type: volatile, name: " name ", size: 1MiB}"
 #define BIG_DISK(name) "{type: volatile, name: " name ", size: 12MiB, fua: false}"
-#define QCOW2 "type: qcow2, create: true, size: 4MiB, cluster_size: 4KiB, data: " BIG_DISK("a")
+#define QCOW2_OVER(disk)                                                                           \
+	"{type: qcow2, create: true, size: 4MiB, cluster_size: 4KiB, data: " disk "}"
+#define QCOW2 QCOW2_OVER(BIG_DISK("a"))
+#define CACHE(mode, origin, store)                                                                 \
+	"type: cache\nmode: " mode "\nblock: 16KiB\nbackend: " origin "\nstore: " store
 
 static const struct tree trees[] = {
 	{ .name = "throttle",
@@ -79,7 +85,27 @@ static const struct tree trees[] = {
 		  "a") "\nstore: " SMALL_DISK("b"),
 	  .must_reopen = true },
 	{ .name = "stripe of qcow2 and a disk",
-	  .yaml = "type: stripe\nbackends: [{" QCOW2 "}, " DISK("b") "]" },
+	  .yaml = "type: stripe\nbackends: [" QCOW2 ", " DISK("b") "]" },
+	{ .name = "cache over qcow2", .yaml = CACHE("writethrough", QCOW2, SMALL_DISK("b")) },
+	{ .name = "cache over qcow2, readthrough",
+	  .yaml = CACHE("readthrough", QCOW2, SMALL_DISK("b")) },
+	{ .name = "cache over qcow2, writeback",
+	  .yaml = CACHE("writeback\ndirty_time: 1ms", QCOW2, SMALL_DISK("b")),
+	  .must_reopen = true },
+	{ .name = "cache over stripe of qcow2",
+	  .yaml = CACHE("writethrough",
+			"{type: stripe, backends: [" QCOW2 ", " QCOW2_OVER(BIG_DISK("c")) "]}",
+			SMALL_DISK("b")) },
+	{ .name = "stripe of caches",
+	  .yaml = "type: stripe\nbackends: [{type: cache, block: 16KiB, backend: " QCOW2
+		  ", store: " SMALL_DISK("b") "}, {type: cache, block: 8KiB, backend: " DISK(
+			  "c") ", store: " SMALL_DISK("d") "}]" },
+	{ .name = "zoned over qcow2",
+	  .yaml = "type: zoned\nzones: {size: 64KiB, conventional: 1000000}\nbackend: " QCOW2,
+	  .must_reopen = true },
+	{ .name = "integrity over qcow2",
+	  .yaml = "type: integrity\ndata: " QCOW2 "\nmetadata: " SMALL_DISK("b"),
+	  .is_torn = true },
 };
 
 /* ---- the model ---- */
@@ -153,23 +179,28 @@ static uint64_t *buf(void)
 	return run.rig.queue[0].io[0].io.buf;
 }
 
-static void check_block(uint64_t block, bool is_exact)
+static void judge_block(uint64_t block, const uint64_t *words, bool is_exact)
 {
-	int ret = rig_do(&run.rig, BACKEND_READ, 0, block * BLOCK_BYTES, BLOCK_BYTES, NULL);
-
-	if (ret < 0) {
-		EXPECT(may_fail() || (run.tree->is_torn && !is_exact && !is_settled(block)),
-		       "READ of block %llu: %s", (unsigned long long)block, errname(ret));
-		return;
-	}
-	for (unsigned i = 0; i < BLOCK_SECTORS; i++) {
+	for (unsigned i = 0; i < BLOCK_SECTORS; i++, words += SECTOR_BYTES / sizeof(*words)) {
 		uint64_t sector = block * BLOCK_SECTORS + i;
-		const uint64_t *words = buf() + i * SECTOR_BYTES / sizeof(*words);
 
 		EXPECT(is_right(sector, words, is_exact),
 		       "sector %llu: %llx, not from version %x to %x", (unsigned long long)sector,
 		       (unsigned long long)words[0], run.oldest[sector], run.newest[sector]);
 	}
+}
+
+/* False: it cannot be read. */
+static bool check_block(uint64_t block, bool is_exact)
+{
+	int ret = rig_do(&run.rig, BACKEND_READ, 0, block * BLOCK_BYTES, BLOCK_BYTES, NULL);
+
+	if (ret == 0)
+		judge_block(block, buf(), is_exact);
+	else
+		EXPECT(may_fail() || (run.tree->is_torn && !is_exact && !is_settled(block)),
+		       "READ of block %llu: %s", (unsigned long long)block, errname(ret));
+	return ret == 0;
 }
 
 /* ---- what the user does ---- */
@@ -266,21 +297,43 @@ static int open_tree(const int stored_fds[RIG_STORED_MAX])
 	return 0;
 }
 
-/* What is there now is all that there is. */
+static void take_block(uint64_t block, const uint64_t *words)
+{
+	memset(run.is_given_up + block * BLOCK_SECTORS, false, BLOCK_SECTORS);
+	for (uint64_t i = 0; i < BLOCK_SECTORS; i++)
+		run.newest[block * BLOCK_SECTORS + i] = run.oldest[block * BLOCK_SECTORS + i] =
+			(uint32_t)(words[i * SECTOR_BYTES / sizeof(*words)] >> 32);
+}
+
+static void look_at_each(uint64_t block, unsigned nr)
+{
+	for (; nr > 0 && !tap_failed(); block++, nr--) {
+		if (check_block(block, false))
+			take_block(block, buf());
+		else
+			write_blocks(block, 1, 0);
+	}
+}
+
+/* What is there now is all that there is. Many at a time, as each I/O takes its time. */
 static void look_at_all(void)
 {
-	for (uint64_t block = 0; block < run.sector_nr / BLOCK_SECTORS && !tap_failed(); block++) {
-		check_block(block, false);
-		if (run.rig.queue[0].io[0].io.result < 0) {
-			write_blocks(block, 1, 0);
+	uint64_t block_nr = run.sector_nr / BLOCK_SECTORS;
+
+	for (uint64_t block = 0; block < block_nr && !tap_failed(); block += LOOK_BLOCKS) {
+		unsigned nr = (unsigned)MIN(block_nr - block, (uint64_t)LOOK_BLOCKS);
+
+		if (rig_do(&run.rig, BACKEND_READ, 0, block * BLOCK_BYTES, nr * BLOCK_BYTES, NULL) <
+		    0) {
+			look_at_each(block, nr);
 			continue;
 		}
-		memset(run.is_given_up + block * BLOCK_SECTORS, false, BLOCK_SECTORS);
-		for (uint64_t i = 0; i < BLOCK_SECTORS; i++)
-			run.newest[block * BLOCK_SECTORS + i] =
-				run.oldest[block * BLOCK_SECTORS + i] =
-					(uint32_t)(buf()[i * SECTOR_BYTES / sizeof(uint64_t)] >>
-						   32);
+		for (unsigned i = 0; i < nr; i++) {
+			const uint64_t *words = buf() + i * BLOCK_BYTES / sizeof(*words);
+
+			judge_block(block + i, words, false);
+			take_block(block + i, words);
+		}
 	}
 }
 
@@ -380,12 +433,12 @@ static void run_seed(uint64_t seed)
 		printf("# seed %llu\n", (unsigned long long)seed);
 }
 
-static void run_tree(const struct tree *tree, uint64_t seed)
+static void run_tree(const struct tree *tree, uint64_t seed, unsigned seed_nr)
 {
 	if (!tap_begin("%s", tree->name))
 		return;
 	run.tree = tree;
-	for (unsigned i = 0; i < SEEDS && !tap_failed(); i++)
+	for (unsigned i = 0; i < seed_nr && !tap_failed(); i++)
 		run_seed(seed + i);
 	tap_end();
 }
@@ -411,20 +464,23 @@ static void check_all_are_here(void)
 
 int main(int argc, char **argv)
 {
+	unsigned seed_nr = SEEDS;
 	uint64_t seed = 1;
 	const char *only = NULL;
 
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--seed") == 0)
 			seed = strtoull(argv[i + 1], NULL, 0);
+		else if (strcmp(argv[i], "--seeds") == 0)
+			seed_nr = (unsigned)strtoul(argv[i + 1], NULL, 0);
 		else if (strcmp(argv[i], "--only") == 0)
 			only = argv[i + 1];
 	}
 	log_init(LOG_LEVEL_ERROR);
-	alarm(600);
+	alarm(600 + 60 * seed_nr);
 	tap_init(argv[0], only, seed);
 	check_all_are_here();
 	for (unsigned i = 0; i < ARRAY_SIZE(trees); i++)
-		run_tree(&trees[i], seed);
+		run_tree(&trees[i], seed, seed_nr);
 	return tap_finish();
 }

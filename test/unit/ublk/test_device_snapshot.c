@@ -376,6 +376,28 @@ static void test_a_stop_hurries_caches(void **state)
 	assert_string_equal(events, "snapshot gone ");
 }
 
+/* It comes between two caches: the one before has stood aside, the next one is not asked. */
+static void stops_between_caches(bool has_failed)
+{
+	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), 0);
+	d.stop_wanted = !has_failed;
+	d.failed = has_failed;
+	cache_answers(0);
+	assert_null(under_way);
+	cache_answers(0);
+	assert_string_equal(asked, "upper:yield upper:back ");
+	assert_string_equal(d.snapshot.change.words, "the device is being stopped");
+	assert_int_equal(d.snapshot.err, -ECANCELED);
+	assert_string_equal(events, has_failed ? "snapshot other " : "snapshot gone ");
+}
+
+static void test_a_stop_between_two_caches(void **state)
+{
+	stops_between_caches(false);
+	fresh_caches(state);
+	stops_between_caches(true);
+}
+
 static void test_long_name(void **state)
 {
 	char name[BACKEND_SNAPSHOT_NAME_BYTES + 1];
@@ -406,6 +428,7 @@ int main(void)
 		cmocka_unit_test_setup(test_a_cache_fails, fresh_caches),
 		cmocka_unit_test_setup(test_the_node_refuses_behind_caches, fresh_caches),
 		cmocka_unit_test_setup(test_a_stop_hurries_caches, fresh_caches),
+		cmocka_unit_test_setup(test_a_stop_between_two_caches, fresh_caches),
 		cmocka_unit_test_setup(test_long_name, fresh),
 	};
 
