@@ -17,8 +17,8 @@
  * device_set_change.c.
  *
  * Failure modes: a device that does not start (the member stays, FAILED, when it is from the file),
- * that is in use, or whose storage does not take what it has acknowledged (stays live), that does not answer (late: its watches are told, nobody waits for
- * it any more).
+ * that is in use, or whose storage does not take what it has acknowledged (stays live), that does
+ * not answer (late: its watches are told, nobody waits for it any more).
  */
 #include "daemon/devices/device_set.h"
 
@@ -384,7 +384,8 @@ void device_set_start_as_next(struct member *m)
 /* What it would be next may be another way to the same bytes, of which some are missing now. */
 static void stays_for_its_loss(struct member *m)
 {
-	log_error("device is not started as configured", "device=%s error=\"%s\" cure=\"look "
+	log_error("device is not started as configured",
+		  "device=%s error=\"%s\" cure=\"look "
 		  "after its storage, then reload again: that starts it\"",
 		  m->settings->options.name, m->error);
 	device_set_set_next(m, NULL);
