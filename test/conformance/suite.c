@@ -319,8 +319,8 @@ static void write_next(struct rig *rig, uint64_t *next)
 }
 
 /*
- * Descriptors, with those that libraries keep once they have been used: libcryptsetup, that of
- * /dev/urandom.
+ * Descriptors, with those that libraries keep once they have been used: libcryptsetup, those of
+ * /dev/urandom and /dev/random.
  */
 static unsigned count_fds(const struct rig_params *params)
 {

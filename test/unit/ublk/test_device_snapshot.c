@@ -380,8 +380,9 @@ static void test_a_stop_hurries_caches(void **state)
 static void stops_between_caches(bool has_failed)
 {
 	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), 0);
-	d.stop_wanted = !has_failed;
+	d.stop_wanted = d.stop_force = !has_failed;
 	d.failed = has_failed;
+	device_go_down(&d);
 	cache_answers(0);
 	assert_null(under_way);
 	cache_answers(0);
