@@ -270,6 +270,9 @@ static void case_memory_is_lost(void)
 static void case_handed_over(void)
 {
 	live_and_die(true);
+	load();
+	take_cluster();
+	store();
 	expect_taken_over();
 	live_and_die(true);
 	load();
