@@ -72,7 +72,7 @@ static size_t tables_place(struct qcow2_tables *t, uint8_t *area)
 	size_t at = 0;
 
 	t->kept = (struct qcow2_kept *)(area + at);
-	t->image = &t->kept->image;
+	t->image = area ? &t->kept->image : NULL;
 	at += 4096;
 	t->freed = (struct qcow2_freed *)(area + at);
 	at += round_up(QCOW2_FREED_NR * sizeof(*t->freed), 4096);

@@ -251,12 +251,17 @@ static void case_nobody(void)
 /* Its memory is lost: it is as after a power cut. */
 static void case_memory_is_lost(void)
 {
+	uint64_t mark;
+
 	live_and_die(false);
 	let_go();
 	load();
+	mark = header.autoclear;
 	take_cluster();
 	store();
 	REQUIRE(open_next() == 0, "%s", rig.error);
+	/* A memory of before must not fit any more. */
+	EXPECT(is_marked() && header.autoclear != mark, "the same mark");
 	expect_at(FLUSHED_AT, 0x42);
 	rig_close(&rig);
 }
@@ -265,6 +270,9 @@ static void case_memory_is_lost(void)
 static void case_handed_over(void)
 {
 	live_and_die(true);
+	load();
+	take_cluster();
+	store();
 	expect_taken_over();
 	live_and_die(true);
 	load();

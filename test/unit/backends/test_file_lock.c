@@ -269,8 +269,10 @@ static void test_kept_of_another_file(void **state)
 	close(open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600));
 	opened(&m, IMAGE, FILE_LOCK_AUTO, false);
 	assert_true(backend_stored_fd(m.device, 0) > 0);
-	assert_string_equal(locked_bytes(), WRITER);
+	close(kept_fd);
+	kept_fd = dup(backend_stored_fd(m.device, 0));
 	backend_close(m.device);
+	assert_string_equal(locked_bytes(), WRITER);
 	let_go();
 	unlink(old);
 }
