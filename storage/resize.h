@@ -1,4 +1,5 @@
-/* The size of a whole tree, while its queues serve. */
+/* The size of a whole tree, while its queues serve; storage that grows by itself, and who hears of
+ * it. */
 #ifndef STORAGE_RESIZE_H
 #define STORAGE_RESIZE_H
 
@@ -24,5 +25,11 @@ void backend_shrink(struct backend_device *device, uint64_t start_bytes, uint64_
 
 /* The limits of the whole tree: from now on requests up to here are taken. */
 void backend_set_size(struct backend_device *device, uint64_t size_bytes);
+
+/* For a leaf, any thread while a queue is open: struct backend_resize's size_now says more. */
+void backend_has_grown(const struct backend_device *leaf);
+
+/* Main thread, while no queue is open: fn hears of that, on whatever thread. NULL: nobody. */
+void backend_on_grown(struct backend_device *device, void (*fn)(void *arg), void *arg);
 
 #endif

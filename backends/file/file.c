@@ -543,6 +543,7 @@ const struct backend backend_file = {
 	.submit = file_submit,
 	.wait = file_wait,
 	.identity = file_identity,
+	.version = &file_version,
 	.abandon = file_close,
 	.look = file_look,
 	.resize = &file_resize,

@@ -4,7 +4,8 @@
  *   HEADER -> (an empty one is written: qcow2_make.c -> HEADER)
  *   -> (reference counts are made anew: qcow2_rebuild.c -> HEADER)
  *   -> SNAPSHOTS -> tables of a process before, or of another device, or L1 -> REFTABLE
- *   -> (CLEAR: what the image said of bitmaps holds no longer) -> done
+ *   -> (CLEAR: what the image said of bitmaps holds no longer)
+ *   -> (its base is noted: qcow2_base.c) -> done
  *
  * Failure modes: whatever of the image makes no sense is told in words; nothing is written before
  * all has been read.
@@ -187,6 +188,8 @@ static void header_read(struct backend_visit *visit, int result)
 	}
 	if (ret == 0)
 		ret = judge_features(p, words);
+	if (ret == 0)
+		ret = qcow2_base_judge(p);
 	if (ret < 0)
 		qcow2_open_fail(p, ret, words[0] ? words : NULL);
 	else if (!d->is_read_only && p->stored_fd < 0 && qcow2_rebuild_is_wanted(p))

@@ -23,7 +23,7 @@ static void header_cleared(struct backend_visit *visit, int result)
 	if (result < 0)
 		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
 	else
-		qcow2_open_done(p);
+		qcow2_base_note(p);
 }
 
 static void header_read_again(struct backend_visit *visit, int result)
@@ -45,7 +45,7 @@ static void clear_features(struct qcow2_open *p)
 	uint64_t kept = h->autoclear & QCOW2_AUTOCLEAR_RAW_DATA_FILE;
 
 	if (p->d->is_read_only || h->autoclear == kept) {
-		qcow2_open_done(p);
+		qcow2_base_note(p);
 		return;
 	}
 	log_info("what the image notes besides its content is not kept up",

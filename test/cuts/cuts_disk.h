@@ -7,6 +7,7 @@
 #define TEST_CUTS_CUTS_DISK_H
 
 #include "storage/backend.h"
+#include "storage/version.h"
 #include "test/cuts/cuts.h"
 
 #define DISK_FLIGHT_NR 512u
@@ -55,6 +56,16 @@ struct disk {
 	uint64_t write_nr;   /* WRITEs and DISCARDs that came */
 	uint64_t flush_nr;   /* FLUSHes that ended */
 	uint64_t read_bytes; /* of READs that came */
+
+	/*
+	 * What it says of its version (storage/version.h): NOW, a sum of its bytes; LASTING, the
+	 * opening that changed them last. Who changes them from outside sets ours too, to be
+	 * another writer.
+	 */
+	enum backend_version_kind version_kind;
+	char found[BACKEND_VERSION_BYTES], ours[BACKEND_VERSION_BYTES];
+	uint32_t content; /* sum at the last opening */
+	unsigned opening_nr;
 
 	/* The external data file, which loses what was not flushed apart; NULL: none. */
 	struct disk *beside;
