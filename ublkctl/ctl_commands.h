@@ -48,7 +48,7 @@ struct ublkctl_args {
 	const char *node;	     /* of snapshot and cache */
 	const char *offset, *length; /* of cache, and: */
 	bool discard;
-	const char *gc_device;	     /* of s3-gc, and: */
+	const char *gc_device; /* of s3-gc, and: */
 	bool dry_run;
 	const char *layer, *op;		       /* of histogram */
 	const char *boundaries[BOUNDARIES_NR]; /* as written */
