@@ -303,8 +303,7 @@ static void disk_sum_words(const struct disk *d, const char *by, char words[BACK
 	snprintf(words, BACKEND_VERSION_BYTES, "%.40s%08x", by, crc32c(0, d->now, d->capacity));
 }
 
-/* Whoever has opened it last has changed it, if it has changed. */
-static void disk_begin_version(struct disk *d)
+void disk_begin_version(struct disk *d)
 {
 	uint32_t content = crc32c(0, d->now, d->capacity);
 

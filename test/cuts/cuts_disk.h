@@ -83,6 +83,8 @@ extern const struct backend cuts_disk_backend, cuts_mover_backend;
 /* The content is garbage where it does not grow. */
 struct disk *disk_new(struct prng *prng, uint64_t capacity, bool grows, bool is_plain);
 void disk_free(struct disk *d); /* and what is beside it; so do the rest of these */
+/* It is opened: whoever did so last has changed it, if it has changed. */
+void disk_begin_version(struct disk *d);
 /* From outside, at once and durable. */
 void disk_put(struct disk *d, uint64_t at, const void *from, size_t bytes);
 void disk_get(const struct disk *d, uint64_t at, void *to, size_t bytes);

@@ -180,8 +180,7 @@ static int read_with(const char *key, const char *value)
 	size_t bytes;
 
 	manifest_make(&m);
-	assert_true(s3_disk_manifest_write(&m, text) > 0);
-	all = json_loads(text, 0, NULL);
+	all = json_loadb(text, (size_t)s3_disk_manifest_write(&m, text), 0, NULL);
 	if (value)
 		json_object_set_new(all, key, json_string(value));
 	else

@@ -205,7 +205,7 @@ static void test_no_room(void **state)
 
 	(void)state;
 	IMAGES_NEED("qemu-img");
-	make("-b back.raw -F raw -o cluster_size=512");
+	make("-b $(printf './%.0s' $(seq 150))back.raw -F raw -o cluster_size=512");
 	take("image");
 	memcpy(before, image, sizeof(image));
 	assert_int_equal(note_all("back.raw", "v1"), -ENOSPC);
