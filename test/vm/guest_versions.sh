@@ -27,16 +27,15 @@ refused() {
 }
 cache_of() { ublkctl --json show "$1" | jq "[.. | objects | select(has(\"hit_ratio\"))][0].$2"; } # NAME FIELD
 store_of() { ublkctl --json cache store "/mnt/ram/$1.store" | jq -c "$2"; } # NAME FILTER
-# As the death of a machine: nothing of it is left but what is on disks.
+# As the death of a machine: nothing of it is left but what is on disks. A daemon without devices removes those of the kernel.
+printf 'devices: []\n' >"$work/none.yaml"
 dies() {
-	local node
+	local nodes=(/dev/ublkc*)
 	# shellcheck disable=SC2046 # words
 	kill -9 $(server) $(pids ublkd-keeper)
 	wait_for 20 no_server && wait_for 20 no_keeper || return
-	daemon_pid=
 	rm -rf /run/ublkd/*
-	for node in /dev/ublkc*; do ublkctl gc "${node#/dev/ublkc}" --remove || return; done
-	wait_for 20 no_node
+	start_daemon "$work/none.yaml" && wait_for 60 ublkctl gc "${nodes[@]#/dev/ublkc}" --remove && wait_for 20 no_node && end_server
 }
 no_node() { ! find /dev -name 'ublk[bc]*' | grep .; }
 
