@@ -41,7 +41,6 @@
 #include "config/option.h"
 #include "reactor/reactor.h"
 #include "storage/child.h"
-#include "storage/data_kind.h"
 #include "storage/limits.h"
 #include "storage/look.h"
 #include "storage/operation.h"
@@ -51,6 +50,7 @@ struct backend_above; /* snapshot.h */
 struct backend_io;
 struct backend_integrity_look; /* metadata.h */
 struct backend_shared_ops;     /* sharing.h */
+struct backend_version_ops;    /* version.h */
 struct backend_visit;	       /* visit.h */
 struct backend_zones_look;     /* zones.h */
 
@@ -215,8 +215,7 @@ enum backend_usage { BACKEND_UNUSED, BACKEND_USED, BACKEND_USAGE_UNKNOWN };
 
 /*
  * How a backend changes its size while its queues serve; of a whole tree: resize.h. All on a
- * helper, one call at a time; sizes are whole blocks, of devices that are not read-only. The core
- * changes limits.size_bytes, and in this order:
+ * helper, one at a time, of devices that can be written. The core changes limits.size_bytes, and:
  *
  *   growing    grow -> the core raises the limits -> the block device grows
  *   shrinking  usage -> the block device shrinks -> the core lowers the limits, so that requests
@@ -444,8 +443,8 @@ struct backend {
 	/* snapshot.h. NULL: it has none. Above: what those below are to it; NULL: a leaf. */
 	const struct backend_snapshots *snapshots;
 	const struct backend_above *above;
-	/* cache_control.h; NULL: it is no cache. */
-	const struct backend_cache_ops *cache_ops;
+	const struct backend_version_ops *version; /* NULL: none, or version.h finds it below */
+	const struct backend_cache_ops *cache_ops; /* cache_control.h; NULL: it is no cache */
 	/* Whether a node of this configuration writes nothing below it. NULL: it may write. */
 	bool (*only_reads)(const void *config);
 	/* sharing.h: its one child is shared by several devices. NULL: children are its own. */

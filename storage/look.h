@@ -93,6 +93,7 @@ struct backend_cache_look {
 	uint64_t prefetched;	/* blocks fetched ahead */
 	uint64_t evicted;	/* blocks given up */
 	uint64_t cleaned_bytes; /* dirty ones that were written to the origin */
+	uint64_t moved_bytes; /* dropped at the open, as the origin was changed without the cache */
 };
 
 /*

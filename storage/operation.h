@@ -1,4 +1,4 @@
-/* What a request can ask of a backend. */
+/* What a request can ask of a backend, and how its bytes can be reached. */
 #ifndef STORAGE_OPERATION_H
 #define STORAGE_OPERATION_H
 
@@ -31,6 +31,33 @@ enum backend_io_flags {
 	BACKEND_FAIL_FAST = 1u << 2,
 	/* READ, WRITE: its metadata moves with it (metadata.h); of devices that keep some. */
 	BACKEND_METADATA = 1u << 5,
+};
+
+/*
+ * How a backend can get at the bytes of a READ or WRITE; none of these: in a buffer of memory. A
+ * tree can do what all of its nodes can.
+ */
+enum backend_data {
+	/*
+	 * By READ_FIXED and WRITE_FIXED of its own, with the ring's registered buffer buf_index and
+	 * buf as the address in it.
+	 */
+	BACKEND_DATA_FIXED = 1u << 0,
+	/* By backend_data_put and _get alone, while the request is in its hands. */
+	BACKEND_DATA_MOVES = 1u << 1,
+	/*
+	 * In memory that a client shares: it can change the bytes while the request is in hand. The
+	 * node sends on what it reads at one time, decides nothing by it, and reads nothing back
+	 * that it has written there.
+	 */
+	BACKEND_DATA_SEALED = 1u << 2,
+	/*
+	 * The same where a client can take pages away, which is EFAULT to the kernel: that fails
+	 * that request alone.
+	 */
+	BACKEND_DATA_SHMEM = BACKEND_DATA_SEALED | 1u << 3,
+	/* Of nodes that do not look at the bytes: what is below decides. */
+	BACKEND_DATA_ANY = BACKEND_DATA_FIXED | BACKEND_DATA_MOVES,
 };
 
 #endif

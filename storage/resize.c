@@ -12,7 +12,6 @@
 #include <stdio.h>
 
 #include "storage/life_internal.h"
-#include "storage/grown.h"
 #include "storage/resize.h"
 #include "base/errname.h"
 #include "base/log.h"

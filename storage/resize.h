@@ -1,4 +1,7 @@
-/* The size of storage as it was found, and that of a whole tree while its queues serve. */
+/*
+ * The size of storage as it was found, that of a whole tree while its queues serve, and storage
+ * that grows by itself.
+ */
 #ifndef STORAGE_RESIZE_H
 #define STORAGE_RESIZE_H
 
@@ -58,5 +61,11 @@ static inline bool backend_reads_last(const struct backend_io *io,
 	return device->tail.is_padded && io->op == BACKEND_READ &&
 	       io->offset_bytes + io->length_bytes > device->tail.found_bytes;
 }
+
+/* For a leaf, any thread while a queue is open: struct backend_resize's size_now says more. */
+void backend_has_grown(const struct backend_device *leaf);
+
+/* Main thread, while no queue is open: fn hears of that, on whatever thread. NULL: nobody. */
+void backend_on_grown(struct backend_device *device, void (*fn)(void *arg), void *arg);
 
 #endif

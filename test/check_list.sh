@@ -162,6 +162,7 @@ host cache-look 600 build/asan/test/cache_look
 host cache-warms 600 build/asan/test/cache_warms
 host cache-drops 600 build/asan/test/cache_drops
 host cache-asides 600 build/asan/test/cache_asides
+host cache-versions 600 build/asan/test/cache_versions
 host file-steps 600 build/asan/test/file_steps
 host queue-steps 600 build/asan/test/queue_steps
 host zone-steps 600 build/asan/test/zone_steps

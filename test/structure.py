@@ -68,7 +68,7 @@ MAY = {
     | {"ublk/device", "ublk/queue", "daemon/fdstore", "daemon/socket", "daemon/devices",
        "daemon/handover", "daemon/api", "daemon/metrics"},
     # reads what ublkd writes; asks an NBD server or an NVMe target, and makes qcow2 images by itself
-    "ublkctl": DRIVER | {"net", "ublkctl/image", "ublkctl/print", "backends/qcow2/format", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "backends/s3_disk",
+    "ublkctl": DRIVER | {"net", "ublkctl/image", "ublkctl/print", "backends/qcow2/format", "backends/nbd", "backends/nvme", "backends/nvme/protocol", "backends/s3_disk", "filters/cache",
                          "daemon/settings", "daemon/runtime", "daemon/socket", "daemon/verdict", "daemon/wire", "tracefile"},
     "ublkctl/image": {"base", "backends/qcow2/format"},
     "ublkctl/print": {"base"},

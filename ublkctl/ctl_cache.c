@@ -141,12 +141,19 @@ static enum exit_code wait_for_job(const struct ublkctl_args *a, json_t *request
 
 static void check_cache_words(const struct ublkctl_args *a, bool is_stats, bool is_warm)
 {
-	if (!is_stats && !is_warm && strcmp(a->action, "drop") != 0)
-		ublkctl_usage_error("cache takes stats, warm or drop, not ", a->action);
+	bool is_store = strcmp(a->action, "store") == 0;
+
+	if (!is_stats && !is_warm && !is_store && strcmp(a->action, "drop") != 0)
+		ublkctl_usage_error("cache takes stats, warm, drop or store, not ", a->action);
+	if ((a->discard || a->force) && !is_store)
+		ublkctl_usage_error("--discard and --force apply to cache store, not to ",
+				    a->action);
+	if (a->discard && a->force)
+		ublkctl_usage_error("--discard and --force exclude each other: cache ", a->action);
 	if ((a->offset || a->length) && !is_warm)
 		ublkctl_usage_error("--offset and --length apply to cache warm, not to ",
 				    a->action);
-	if (a->node && is_stats)
+	if (a->node && (is_stats || is_store))
 		ublkctl_usage_error("--node applies to cache warm and drop, not to ", a->action);
 }
 
@@ -156,6 +163,8 @@ enum exit_code ublkctl_cache(const struct ublkctl_args *a)
 	json_t *request;
 
 	check_cache_words(a, is_stats, is_warm);
+	if (strcmp(a->action, "store") == 0)
+		return ublkctl_cache_store(a);
 	request = client_request("cache", a->name);
 	json_object_set_new(request, "action", json_string(a->action));
 	client_set_text(&request, "node", a->node);

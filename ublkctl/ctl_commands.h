@@ -46,8 +46,9 @@ struct ublkctl_args {
 	bool json, force, remove, layers, batch, list, qmp_json;
 	const char *action;	     /* of histogram, snapshot and cache */
 	const char *node;	     /* of snapshot and cache */
-	const char *offset, *length; /* of cache */
-	const char *gc_device;	     /* of s3-gc, and: */
+	const char *offset, *length; /* of cache, and: */
+	bool discard;
+	const char *gc_device; /* of s3-gc, and: */
 	bool dry_run;
 	const char *layer, *op;		       /* of histogram */
 	const char *boundaries[BOUNDARIES_NR]; /* as written */
@@ -87,6 +88,9 @@ enum exit_code ublkctl_snapshot(const struct ublkctl_args *a);
 
 /* ctl_cache.c */
 enum exit_code ublkctl_cache(const struct ublkctl_args *a);
+
+/* ctl_store.c: cache store, which asks no daemon. */
+enum exit_code ublkctl_cache_store(const struct ublkctl_args *a);
 
 /* ctl_attach.c */
 enum exit_code ublkctl_attach(const struct ublkctl_args *a);

@@ -59,6 +59,7 @@ enum {
 	OPT_DATA_FILE,
 	OPT_DATA_FILE_RAW,
 	OPT_SET,
+	OPT_DISCARD,
 	OPT_BOUNDARIES, /* and those of enum ublkctl_boundaries after it */
 };
 
@@ -92,6 +93,7 @@ static const struct option options[] = {
 	{ "length", required_argument, NULL, OPT_LENGTH },
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
+	{ "discard", no_argument, NULL, OPT_DISCARD },
 	{ "raw", no_argument, NULL, OPT_RAW },
 	{ "backing-folder", required_argument, NULL, OPT_BACKING_FOLDER },
 	{ "size", required_argument, NULL, OPT_SIZE },
@@ -132,7 +134,8 @@ static const struct command {
 	enum name_use name_use;
 	/* letters: F: --force, R: --remove, L: --list, i: --interval, b: --batch, P: --perfetto,
 	 * y: --layers, S: --state-dir, h: of histogram, a: of attach, d: of nvme-discover,
-	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm, r:
+	 * I: of create-image, B: of that and of attach, N: --node, O: of cache warm, D: --discard,
+	 * r:
 	 * --read-only, g: of s3-gc, o: of udev-owner, A: an action stands before the name, +: more
 	 * words */
 	const char *options;
@@ -147,7 +150,7 @@ static const struct command {
 	{ "s3-gc", ublkctl_s3_gc, NAME_IS_CONFIGURATION, "g" },
 	{ "resize", ublkctl_resize, NAME_NEEDED, "F+" },
 	{ "snapshot", ublkctl_snapshot, NAME_NEEDED, "FNA+" },
-	{ "cache", ublkctl_cache, NAME_NEEDED, "NOA" },
+	{ "cache", ublkctl_cache, NAME_NEEDED, "NOAFD" },
 	{ "share", ublkctl_share, NAME_NEEDED, "r+" },
 	{ "unshare", ublkctl_unshare, NAME_NEEDED, "+" },
 	{ "gc", ublkctl_gc, NAME_NONE, "R+" },
@@ -358,6 +361,10 @@ static void parse_ublkctl_option(int opt, struct ublkctl_args *a, char *used)
 		*(opt == OPT_OFFSET ? &a->offset : &a->length) = optarg;
 		opt = 'O';
 		break;
+	case OPT_DISCARD:
+		a->discard = true;
+		opt = 'D';
+		break;
 	case OPT_READ_ONLY:
 		a->read_only = true;
 		opt = 'r';
@@ -406,7 +413,7 @@ static const char *missing_action(const struct command *c)
 	if (c->fn == ublkctl_histogram)
 		return "get, set or reset is missing after ";
 	if (c->fn == ublkctl_cache)
-		return "stats, warm or drop is missing after ";
+		return "stats, warm, drop or store is missing after ";
 	return "list, create, delete or apply is missing after ";
 }
 
@@ -416,7 +423,10 @@ static void check_fit(const struct command *c, const struct ublkctl_args *a, con
 		if (!strchr(c->options, *used))
 			ublkctl_usage_error("an option does not apply to ", c->name);
 	if (c->name_use == NAME_NEEDED && !a->name)
-		ublkctl_usage_error("the device name is missing after ", c->name);
+		ublkctl_usage_error(a->action && strcmp(a->action, "store") == 0
+					    ? "the file of the store is missing after "
+					    : "the device name is missing after ",
+				    c->name);
 	if (c->name_use == NAME_IS_WORD && !a->name)
 		ublkctl_usage_error("a file, a block device or a URI is missing after ", c->name);
 	if (c->name_use == NAME_OR_NODE && !a->name)

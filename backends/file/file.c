@@ -599,6 +599,7 @@ const struct backend backend_file = {
 	.wait = file_wait,
 	.identity = file_identity,
 	.stored_fd = file_stored_fd,
+	.version = &file_version,
 	.abandon = file_close,
 	.look = file_look,
 	.resize = &file_resize,

@@ -57,6 +57,7 @@ extern const struct option file_options[];
 int file_open(struct backend_device *device);
 void file_close(struct backend_device *device);
 void file_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+extern const struct backend_version_ops file_version;
 
 /* file_open.c: of the file or block device as it is now. Returns 0 or -errno with words. */
 int file_found_size(struct backend_device *device, uint64_t *ret_bytes);

@@ -34,6 +34,7 @@
 #include "base/util.h"
 #include "storage/node.h"
 #include "storage/resize.h"
+#include "storage/version.h"
 
 static const char *const auto_values[] = { "auto", "on", "off", NULL };
 
@@ -358,6 +359,40 @@ void file_identity(const struct backend_device *device, char text[BACKEND_IDENTI
 
 	memcpy(text, file->identity, sizeof(file->identity));
 }
+
+static void file_version_words(const struct stat *stat, char words[BACKEND_VERSION_BYTES])
+{
+	snprintf(words, BACKEND_VERSION_BYTES, "file %llu of %llu bytes, changed %lld.%09ld",
+		 (unsigned long long)stat->st_ino, (unsigned long long)stat->st_size,
+		 (long long)stat->st_ctim.tv_sec, stat->st_ctim.tv_nsec);
+}
+
+/* As it was when it had been opened. A block device does not say what was written to it. */
+static void file_version_found(const struct backend_device *device, struct backend_version *ret)
+{
+	const struct file_device *file = device->priv;
+
+	if (file->is_block)
+		return;
+	ret->kind = BACKEND_VERSION_NOW;
+	file_version_words(&file->stat, ret->found);
+}
+
+static int file_version_now(const struct backend_device *device, char words[BACKEND_VERSION_BYTES])
+{
+	const struct file_device *file = device->priv;
+	struct stat stat;
+
+	if (file->is_block)
+		return -EOPNOTSUPP;
+	if (fstat(file->fd, &stat) < 0)
+		return -errno;
+	file_version_words(&stat, words);
+	return 0;
+}
+
+const struct backend_version_ops file_version = { .found = file_version_found,
+						  .now = file_version_now };
 
 int file_open(struct backend_device *device)
 {

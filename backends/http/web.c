@@ -157,7 +157,7 @@ static const char *web_failure(const struct backend_device *device)
 	.cancel_async = web_cancel_async, .close = web_close, .queue_init = web_queue_init,        \
 	.queue_fini = web_queue_fini, .io_init = web_io_init, .submit = web_submit,                \
 	.cancel = web_cancel, .wait = web_wait, .identity = web_identity, .failure = web_failure,  \
-	.connection = web_look
+	.connection = web_look, .version = &web_version_ops
 
 const struct backend backend_http = {
 	.name = "http",

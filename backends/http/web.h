@@ -182,6 +182,7 @@ void web_open_async(struct backend_visit *visit);
 void web_cancel_async(struct backend_visit *visit);
 void web_close(struct backend_device *device);
 void web_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+extern const struct backend_version_ops web_version_ops;
 /* For who makes a client: the settings of the device. */
 void web_settings(const struct web_device *d, struct http_settings *ret_settings);
 

@@ -12,8 +12,10 @@
 
 #include "backends/http/web.h"
 #include "base/hash.h"
+#include "base/printable.h"
 #include "base/util.h"
 #include "net/http/http_client.h"
+#include "storage/version.h"
 #include "storage/visit.h"
 
 #define WEB_BLOCK_BYTES 512u
@@ -264,6 +266,28 @@ void web_cancel_async(struct backend_visit *visit)
 	web_question_free(d->question);
 	backend_visit_done(visit, -ECANCELED);
 }
+
+/* Nobody writes it through us. Without an ETag and a date it has none: its size says too little. */
+static void web_version_found(const struct backend_device *device, struct backend_version *ret)
+{
+	const struct web_device *d = device->priv;
+	const struct web_version *v = &d->version;
+	const char *words = v->etag[0] ? v->etag : v->last_modified;
+	char shown[48], hash[24] = "";
+
+	if (!words[0])
+		return;
+	ret->kind = BACKEND_VERSION_LASTING;
+	printable(shown, sizeof(shown), words, strlen(words));
+	/* What is not shown as it is, is told apart all the same. */
+	if (strcmp(shown, words) != 0)
+		snprintf(hash, sizeof(hash), " #%016llx",
+			 (unsigned long long)hash_text(HASH_START, words));
+	snprintf(ret->found, sizeof(ret->found), "%s %s%s %llu", v->etag[0] ? "ETag" : "of", shown,
+		 hash, (unsigned long long)v->size_bytes);
+}
+
+const struct backend_version_ops web_version_ops = { .found = web_version_found };
 
 /* The object and its version: another one is not adopted. */
 void web_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])

@@ -7,7 +7,6 @@
 
 #include "backends/nvme/nvme.h"
 #include "base/util.h"
-#include "storage/grown.h"
 #include "storage/resize.h"
 
 static bool ids_differ(const struct nvme_ids *was, const struct nvme_ids *is)

@@ -48,6 +48,7 @@ struct qcow2_config {
 	char *key_file;
 	char *backing_folder; /* NULL: that of the image */
 	char *snapshot;	      /* ID or name of the one to read; NULL: the disk itself */
+	char *accepted_base;  /* qcow2_base.c's token of a version; NULL: none */
 };
 
 struct qcow2_io;

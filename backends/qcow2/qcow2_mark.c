@@ -65,6 +65,15 @@ void qcow2_seen_fill(struct qcow2_seen *seen, const void *header, uint64_t heade
 	seen->image_bytes = image_bytes;
 }
 
+void qcow2_open_saw_header(struct qcow2_open *p)
+{
+	const struct qcow2_device *d = p->d;
+
+	qcow2_seen_fill(&p->seen, p->buf,
+			MIN((uint64_t)p->header_bytes, qcow2_cluster_bytes(&d->header.g)),
+			d->image_bytes);
+}
+
 bool qcow2_image_is_changed(const struct qcow2_image_note *image, const struct qcow2_seen *seen)
 {
 	if (seen->image_bytes < image->end_bytes)
@@ -237,7 +246,7 @@ static void chunk_came(struct backend_visit *visit, int result)
 static void check_on(struct qcow2_open *p)
 {
 	if (p->at == p->end && !next_table(p))
-		qcow2_open_mark(p);
+		qcow2_base_note(p);
 	else
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
 			      "comparing the tables of the image", chunk_came);
@@ -248,7 +257,7 @@ void qcow2_open_check(struct qcow2_open *p)
 	p->at = p->end = 0;
 	p->table_idx = CHECK_L1;
 	if (p->d->t->image->is_handed)
-		qcow2_open_mark(p);
+		qcow2_base_note(p);
 	else
 		check_on(p);
 }

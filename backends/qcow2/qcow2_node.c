@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "storage/snapshot.h"
 #include "storage/registry.h"
+#include "storage/version.h"
 
 static const char *const qcow2_backing_words[] = { "auto", "none", NULL };
 
@@ -119,6 +120,18 @@ static void qcow2_identity(const struct backend_device *device, char text[BACKEN
 		snprintf(text, BACKEND_IDENTITY_BYTES, "qcow2");
 }
 
+/* Of an image that can be written its file changes with every commit. */
+static void qcow2_version_found(const struct backend_device *device, struct backend_version *ret)
+{
+	const struct qcow2_device *d = device->priv;
+	const struct qcow2_config *config = device->config;
+
+	if (d->is_read_only && !config->snapshot)
+		backend_version_join(device, ret);
+}
+
+static const struct backend_version_ops qcow2_version = { .found = qcow2_version_found };
+
 static int qcow2_stored_fd(const struct backend_device *device)
 {
 	const struct qcow2_device *d = device->priv;
@@ -197,6 +210,7 @@ const struct backend backend_qcow2 = {
 	.wait = qcow2_wait,
 	.look = qcow2_look,
 	.identity = qcow2_identity,
+	.version = &qcow2_version,
 	.stored_fd = qcow2_stored_fd,
 	.abandon = qcow2_abandon,
 	.snapshots = &qcow2_backend_snapshots,

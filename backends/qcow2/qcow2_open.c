@@ -4,6 +4,7 @@
  *   HEADER -> (an empty one is written: qcow2_make.c -> HEADER)
  *   -> (reference counts are made anew: qcow2_rebuild.c -> HEADER)
  *   -> SNAPSHOTS -> tables of a process before, or of another device, or L1 -> REFTABLE
+ *   -> (its base is noted: qcow2_base.c)
  *   -> (MARK: qcow2_mark.c, where the image is written) -> done
  *
  * Failure modes: whatever of the image makes no sense is told in words; nothing is written before
@@ -191,9 +192,9 @@ static void header_read(struct backend_visit *visit, int result)
 	if (ret == 0)
 		ret = judge_features(p, words);
 	if (ret == 0)
-		qcow2_seen_fill(&p->seen, p->buf,
-				MIN((uint64_t)p->header_bytes, qcow2_cluster_bytes(&d->header.g)),
-				d->image_bytes);
+		qcow2_open_saw_header(p);
+	if (ret == 0)
+		ret = qcow2_base_judge(p);
 	if (ret < 0)
 		qcow2_open_fail(p, ret, words[0] ? words : NULL);
 	else if (!d->is_read_only && p->stored_fd < 0 && qcow2_rebuild_is_wanted(p))

@@ -116,7 +116,7 @@ static void reftable_done(struct qcow2_open *p)
 				"qcow2: the image is corrupt: nothing counts its header as used: "
 				"repair it with qemu-img check -r all");
 	else
-		qcow2_open_mark(p);
+		qcow2_base_note(p);
 }
 
 static const struct table_reading reftable_reading = {
@@ -195,7 +195,7 @@ static void get_tables(struct qcow2_open *p)
 		if (p->stored_fd >= 0)
 			qcow2_open_check(p);
 		else
-			qcow2_open_mark(p);
+			qcow2_base_note(p);
 		return;
 	}
 	if (p->stored_fd >= 0 && words[0]) {

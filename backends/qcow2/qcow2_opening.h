@@ -28,6 +28,10 @@ struct qcow2_open {
 	int stored_fd; /* -1: none */
 	struct qcow2_create create;
 	struct qcow2_rebuild *rebuild; /* qcow2_rebuild.c */
+	/* qcow2_base.c */
+	bool notes_base;
+	struct qcow2_base_note base;
+	struct qcow2_base_edit base_edit;
 };
 
 /* ---- qcow2_open.c ---- */
@@ -61,8 +65,13 @@ void qcow2_open_tables(struct qcow2_open *p);
  * qcow2_mark.c: compares tables that are taken over with the disk, then marks the image, and takes
  * away what the node does not keep up.
  */
+void qcow2_open_saw_header(struct qcow2_open *p); /* it is in p->buf */
 void qcow2_open_check(struct qcow2_open *p);
 void qcow2_open_mark(struct qcow2_open *p);
+/* qcow2_base.c: of the header; 0 or -errno with words: the base is not the one of the overlay. */
+int qcow2_base_judge(struct qcow2_open *p);
+/* Writes into the header over which base it is, if that is new, then qcow2_open_mark. */
+void qcow2_base_note(struct qcow2_open *p);
 
 /* qcow2_key.c, on a helper: reads the passphrase. 0 or -errno with words. */
 int qcow2_open_key(struct qcow2_device *d, struct qcow2_open *p);

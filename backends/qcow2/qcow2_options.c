@@ -54,5 +54,13 @@ const struct option qcow2_options[] = {
 	  .offset = offsetof(struct qcow2_config, snapshot),
 	  .help = "Read this internal snapshot, by its ID or its name, instead of the disk; "
 		  "read-only." },
+	{ .name = "accept_base",
+	  .type = OPTION_STRING,
+	  .offset = offsetof(struct qcow2_config, accepted_base),
+	  .min = 1,
+	  .help = "Use an overlay over a backing object (http, s3, s3-disk) that has changed since "
+		  "the overlay was made: the number in the message that refuses it, which stands "
+		  "for this version of the object alone. What the overlay has not written then "
+		  "reads as the object is now." },
 	OPTION_END,
 };

@@ -12,7 +12,6 @@
 #include "base/errname.h"
 #include "base/hash.h"
 #include "base/util.h"
-#include "storage/grown.h"
 #include "storage/resize.h"
 
 /* A DISCARD is a request for each object. */

@@ -13,6 +13,7 @@
 #include "base/counter.h"
 #include "base/util.h"
 #include "storage/registry.h"
+#include "storage/version.h"
 
 /* ---- requests ---- */
 
@@ -198,6 +199,18 @@ static void s3_disk_identity(const struct backend_device *device, char text[BACK
 	snprintf(text, BACKEND_IDENTITY_BYTES, "s3-disk %s", d->manifest.id);
 }
 
+static void s3_disk_version_found(const struct backend_device *device, struct backend_version *ret)
+{
+	const struct s3_disk *d = device->priv;
+
+	ret->kind = BACKEND_VERSION_LASTING;
+	snprintf(ret->found, sizeof(ret->found), "%s", d->found);
+	if (!d->is_read_only)
+		snprintf(ret->ours, sizeof(ret->ours), "%s.", d->token);
+}
+
+static const struct backend_version_ops s3_disk_version = { .found = s3_disk_version_found };
+
 static int s3_disk_stored_fd(const struct backend_device *device)
 {
 	const struct s3_disk *d = device->priv;
@@ -228,6 +241,7 @@ const struct backend backend_s3_disk = {
 	.cancel = s3_disk_cancel,
 	.wait = s3_disk_wait,
 	.identity = s3_disk_identity,
+	.version = &s3_disk_version,
 	.stored_fd = s3_disk_stored_fd,
 	.failure = s3_disk_failure,
 	.connection = s3_disk_look,

@@ -65,8 +65,9 @@ struct s3_disk {
 	char etag[HTTP_ETAG_BYTES];
 	bool etag_is_bare; /* s3_disk_lease.h */
 	struct s3_disk_map map;
-	uint32_t seq;	 /* the last one given away, of this generation */
-	uint32_t map_nr; /* maps that were stored, or tried to be */
+	char found[S3_DISK_CONTENT_BYTES]; /* s3_disk_manifest_content, when it was opened */
+	uint32_t seq;			   /* the last one given away, of this generation */
+	uint32_t map_nr;		   /* maps that were stored, or tried to be */
 	bool is_read_only;
 	/* memfd with owner and, behind it, a struct s3_disk_kept; it outlives the process. -1: none
 	 */

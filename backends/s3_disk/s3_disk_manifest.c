@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define FORMAT "ublkd-s3-disk"
 #define VERSION 1
 
@@ -17,6 +19,55 @@ bool s3_disk_snapshot_name_is_good(const char *name)
 	size_t bytes = strlen(name);
 
 	return bytes > 0 && bytes < S3_DISK_SNAPSHOT_BYTES && strspn(name, letters) == bytes;
+}
+
+/* ---- which bytes ---- */
+
+/* FNV-1a, as base/hash.h. */
+static uint64_t hash_number(uint64_t hash, uint32_t number)
+{
+	for (unsigned i = 0; i < sizeof(number); i++)
+		hash = (hash ^ (uint8_t)(number >> (8 * i))) * 0x100000001b3ull;
+	return hash;
+}
+
+void s3_disk_content(const char *opening, const struct s3_disk_map *map,
+		     char content[S3_DISK_CONTENT_BYTES])
+{
+	uint64_t hash = HASH_START;
+
+	/* Objects never change, and the map on the store has no holes: it is the same without. */
+	for (uint32_t i = 0; i < map->nr; i++)
+		if (!s3_disk_name_is_hole(map->name[i]))
+			hash = hash_number(
+				hash_number(hash_number(hash, i), map->name[i].generation),
+				map->name[i].seq);
+	snprintf(content, S3_DISK_CONTENT_BYTES, "%.32s.%016llx", opening,
+		 (unsigned long long)hash);
+}
+
+/* Whether the generation has stored anything. */
+static bool generation_has_stored(const struct s3_disk_manifest *m, const struct s3_disk_map *map)
+{
+	for (uint32_t i = 0; i < map->nr; i++)
+		if (map->name[i].generation == m->generation)
+			return true;
+	return false;
+}
+
+void s3_disk_manifest_content(const struct s3_disk_manifest *m, const struct s3_disk_map *map,
+			      char content[S3_DISK_CONTENT_BYTES])
+{
+	char opening[S3_DISK_ID_BYTES];
+
+	if (m->content[0] && m->opening[0] && !generation_has_stored(m, map)) {
+		memcpy(content, m->content, S3_DISK_CONTENT_BYTES);
+		return;
+	}
+	/* By a version that says nothing: its map has a name that nobody else uses. */
+	snprintf(opening, sizeof(opening), "%016llx",
+		 (unsigned long long)hash_text(HASH_START, m->map));
+	s3_disk_content(m->opening[0] ? m->opening : opening, map, content);
 }
 
 /* ---- writing ---- */
@@ -44,13 +95,14 @@ static json_t *snapshots_pack(const struct s3_disk_manifest *m)
 int s3_disk_manifest_write(const struct s3_disk_manifest *m, char text[S3_DISK_MANIFEST_BYTES])
 {
 	json_t *all = json_pack(
-		"{s:s, s:i, s:s, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:s, s:s, s:I, s:o}",
+		"{s:s, s:i, s:s, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:s, s:s, s:s, s:s, s:I, "
+		"s:o}",
 		"format", FORMAT, "version", VERSION, "id", m->id, "size",
 		(json_int_t)m->size_bytes, "object_size", (json_int_t)m->object_bytes, "generation",
 		(json_int_t)m->generation, "stored", "generation", (json_int_t)m->generation,
 		"objects", (json_int_t)m->stored.objects, "seq", (json_int_t)m->stored.seq, "map",
-		m->map, "owner", m->owner, "host", m->host, "beat", (json_int_t)m->beat,
-		"snapshots", snapshots_pack(m));
+		m->map, "content", m->content, "opening", m->opening, "owner", m->owner, "host",
+		m->host, "beat", (json_int_t)m->beat, "snapshots", snapshots_pack(m));
 	size_t bytes = all ? json_dumpb(all, text, S3_DISK_MANIFEST_BYTES, JSON_INDENT(1)) : 0;
 
 	json_decref(all);
@@ -81,6 +133,17 @@ static bool take_number(const json_t *all, const char *key, uint64_t min, uint64
 		return false;
 	*ret_value = (uint64_t)number;
 	return true;
+}
+
+/* Versions before do not say them. */
+static bool take_content(const json_t *all, struct s3_disk_manifest *m)
+{
+	static const char letters[] = "0123456789abcdef.";
+
+	return (!json_object_get(all, "content") ||
+		take_text(all, "content", letters, m->content, sizeof(m->content))) &&
+	       (!json_object_get(all, "opening") ||
+		take_text(all, "opening", letters, m->opening, sizeof(m->opening)));
 }
 
 static bool take_map(const json_t *all, char map[S3_DISK_MAP_BYTES])
@@ -154,7 +217,7 @@ static bool manifest_take(struct s3_disk_manifest *m, const json_t *all)
 
 	return take_text(all, "id", hex, m->id, sizeof(m->id)) && m->id[0] &&
 	       take_text(all, "owner", hex, m->owner, sizeof(m->owner)) && take_map(all, m->map) &&
-	       take_text(all, "host", NULL, m->host, sizeof(m->host)) &&
+	       take_text(all, "host", NULL, m->host, sizeof(m->host)) && take_content(all, m) &&
 	       take_number(all, "object_size", S3_DISK_OBJECT_BYTES_MIN, S3_DISK_OBJECT_BYTES_MAX,
 			   &m->object_bytes) &&
 	       take_number(all, "size", 4096, INT64_MAX, &m->size_bytes) &&

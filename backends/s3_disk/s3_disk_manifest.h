@@ -9,6 +9,7 @@
 #include "backends/s3_disk/s3_disk_map.h"
 
 #define S3_DISK_ID_BYTES 33 /* 128 bits, hexadecimal */
+#define S3_DISK_CONTENT_BYTES (S3_DISK_ID_BYTES + 17)
 #define S3_DISK_HOST_BYTES 65
 #define S3_DISK_MAP_BYTES 64
 #define S3_DISK_OBJECT_BYTES_MIN (64u << 10)
@@ -33,6 +34,14 @@ struct s3_disk_manifest {
 	struct s3_disk_tally stored; /* of it, at least; zeroes: not known */
 	/* What all generations before this one have left; "": nothing. */
 	char map[S3_DISK_MAP_BYTES];
+	/*
+	 * Which bytes all generations before this one have left, so that who has kept some of them
+	 * finds out whether others were written: struct s3_disk's token of the opening that wrote
+	 * last, a dot, and which objects they were then. An opening that stores nothing passes it
+	 * on. And the token of the opening that began this generation. "": not known, as versions
+	 * before do not say it.
+	 */
+	char content[S3_DISK_CONTENT_BYTES], opening[S3_DISK_ID_BYTES];
 	char owner[S3_DISK_ID_BYTES];  /* of the writer, new each time; "": nobody writes it */
 	char host[S3_DISK_HOST_BYTES]; /* of the writer, for people */
 	uint64_t beat;		       /* of the writer: counts */
@@ -42,6 +51,16 @@ struct s3_disk_manifest {
 
 /* Whether a snapshot may be called so. */
 bool s3_disk_snapshot_name_is_good(const char *name);
+
+/*
+ * Which bytes the disk has: what `content` of the next generation is to be. map: all of them, those
+ * of the manifest's generation too.
+ */
+void s3_disk_manifest_content(const struct s3_disk_manifest *m, const struct s3_disk_map *map,
+			      char content[S3_DISK_CONTENT_BYTES]);
+/* The same after this opening has changed it: the bytes are those of the map. */
+void s3_disk_content(const char *opening, const struct s3_disk_map *map,
+		     char content[S3_DISK_CONTENT_BYTES]);
 
 /* Returns the bytes of the text, or -ENOMEM. */
 int s3_disk_manifest_write(const struct s3_disk_manifest *manifest,

@@ -166,9 +166,19 @@ static void open_done(struct s3_disk_visit *v)
 
 /* ---- the lease ---- */
 
-static void open_seal(struct s3_disk_visit *v)
+/* Which bytes it has, before this opening changes any. */
+static void open_loaded(struct s3_disk_visit *v)
 {
-	s3_disk_seal(v, open_done);
+	struct s3_disk *d = v->d;
+
+	if (d->config->snapshot)
+		s3_disk_content("0", &d->map, d->found);
+	else
+		s3_disk_manifest_content(&d->manifest, &d->map, d->found);
+	if (d->is_read_only)
+		open_done(v);
+	else
+		s3_disk_seal(v, open_done);
 }
 
 /* Of the snapshot that is to be read: it is the disk. */
@@ -193,7 +203,7 @@ static void open_load(struct s3_disk_visit *v)
 		s3_disk_visit_fail(v, -ENOENT, "the disk has no snapshot \"%s\"", snapshot);
 		return;
 	}
-	s3_disk_load(v, v->d->is_read_only ? open_done : open_seal);
+	s3_disk_load(v, open_loaded);
 }
 
 static void open_on_taken(struct s3_disk_lease *lease, int result)

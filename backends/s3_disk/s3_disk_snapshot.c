@@ -148,6 +148,10 @@ static void change_store_map(struct s3_disk_change *p, const struct s3_disk_map 
 	}
 	p->next.generation++;
 	p->next.stored = (struct s3_disk_tally){ 0 };
+	if (p->change->op == BACKEND_SNAPSHOT_CREATE)
+		s3_disk_manifest_content(&p->d->manifest, map, p->next.content);
+	else
+		s3_disk_content(p->d->token, map, p->next.content);
 	p->d->map_nr++;
 	s3_disk_map_name(p->d, p->next.generation, p->next.map);
 	if (p->change->op == BACKEND_SNAPSHOT_CREATE) {

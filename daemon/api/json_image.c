@@ -89,6 +89,7 @@ static json_t *json_cache(const struct backend_cache_look *look)
 		{ "prefetched_blocks", look->prefetched },
 		{ "evicted_blocks", look->evicted },
 		{ "cleaned_bytes", look->cleaned_bytes },
+		{ "moved_bytes", look->moved_bytes },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++)

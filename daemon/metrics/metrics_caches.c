@@ -61,6 +61,9 @@ static const struct cache_metric {
 	{ "ublkd_cache_cleaned_bytes", "counter", "_total",
 	  "Bytes of dirty blocks written to the origin.",
 	  offsetof(struct backend_cache_look, cleaned_bytes) },
+	{ "ublkd_cache_moved_bytes", "counter", "_total",
+	  "Bytes dropped at the start, as the origin was changed without the cache.",
+	  offsetof(struct backend_cache_look, moved_bytes) },
 };
 
 static void write_cache_metric(const struct writer *w, const struct cache_metric *m)

@@ -18,6 +18,8 @@
  *   cache_index.c     what is in which slot (cache_index.h)
  *   cache_format.c    the store's bytes
  *   cache_open.c      a cache is opened; cache_close.c: the last words
+ *   cache_version.c   ... whether others have written to the origin meanwhile
+ *   cache_store.c     a store without a daemon (cache_store.h)
  *
  * What keeps every byte right, also after a cut at any moment:
  *
@@ -142,6 +144,7 @@ struct cache_stats {
 	uint64_t hits, misses; /* pieces of READs */
 	uint64_t filled_bytes, hit_bytes, missed_bytes, cleaned_bytes;
 	uint64_t evictions, prefetches, passed_by; /* passed_by: misses that were not kept */
+	uint64_t moved_bytes; /* dropped by the open: the origin was changed without the cache */
 };
 
 struct cache_device {
@@ -152,6 +155,7 @@ struct cache_device {
 	unsigned block_shift;
 	uint64_t origin_bytes;
 	bool origin_flushes; /* has a volatile cache */
+	bool is_read_only;   /* the origin is not written */
 	uint8_t origin_data; /* enum backend_data */
 	bool is_off;	     /* the store has failed: all goes to the origin */
 	bool is_wiped;	     /* ... and has been told so, or cannot be */

@@ -4,7 +4,7 @@
  * Happy path: (what is dirty is named so -> dirty blocks are written to the origin, a few at a
  * time)
  * -> FLUSH of the origin: all that is kept is what the origin has for sure -> FLUSH of the store ->
- * pages -> FLUSH. So the next start finds all of it.
+ * pages -> FLUSH -> the origin's version (cache_version.c). So the next start finds all of it.
  *
  * Failure modes: the origin cannot be written, or does not answer for a minute, or the store loses
  * writes: its blocks stay dirty in the store's index, and the next start writes them. The store
@@ -259,7 +259,7 @@ void cache_last_commit(struct cache_visit *v, void (*then)(struct cache_visit *v
 
 /* ---- close ---- */
 
-static void cache_closed(struct cache_visit *v, int result)
+static void cache_close_end(struct cache_visit *v, int result)
 {
 	struct backend_visit *visit = v->visit;
 
@@ -267,17 +267,28 @@ static void cache_closed(struct cache_visit *v, int result)
 	backend_visit_done(visit, result);
 }
 
+static void cache_closed(struct cache_visit *v, int result)
+{
+	if (result < 0)
+		cache_close_end(v, result);
+	else
+		cache_version_close(v, 0, cache_close_end);
+}
+
 /* What is said to whoever stopped the device: it is not where he may look for it. */
 static void cache_closed_dirty(struct cache_visit *v, int result)
 {
 	struct cache_device *d = v->d;
 
-	if (result == 0)
-		result = backend_fail(d->device, -EIO,
-				      "%llu bytes are in its `store` alone, as its `backend` did "
-				      "not take them: a start with this cache writes them there",
-				      (unsigned long long)d->ix->dirty_units * CACHE_UNIT_BYTES);
-	cache_closed(v, result);
+	if (result < 0) {
+		cache_close_end(v, result);
+		return;
+	}
+	result = backend_fail(d->device, -EIO,
+			      "%llu bytes are in its `store` alone, as its `backend` did not take "
+			      "them: a start with this cache writes them there",
+			      (unsigned long long)d->ix->dirty_units * CACHE_UNIT_BYTES);
+	cache_version_close(v, result, cache_close_end);
 }
 
 static void cache_origin_flushed(struct cache_visit *v, int result)

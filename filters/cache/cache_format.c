@@ -18,7 +18,9 @@
 
 #define CACHE_MAGIC "ublkdcac"
 #define CACHE_PAGE_MAGIC "ublkdidx"
-#define CACHE_VERSION 1u /* raised with the layout: test/kept.py */
+#define CACHE_VERSION 2u /* raised with the layout: test/kept.py */
+/* Without a version of the origin: where it stands in the header there are zeroes. */
+#define CACHE_VERSION_OLDEST 1u
 
 /* The sum is of the page with these four bytes as 0. */
 struct cache_header_disk {
@@ -27,6 +29,7 @@ struct cache_header_disk {
 	uint64_t generation, instance, origin_bytes;
 	uint32_t block_bytes, slot_nr;
 	char origin[CACHE_ORIGIN_BYTES];
+	char found[CACHE_NOTE_BYTES], ours[CACHE_NOTE_BYTES];
 };
 
 struct cache_entry_disk {
@@ -60,7 +63,10 @@ static int cache_header_check(const struct cache_header *h)
 	    !is_power_of_two(h->block_bytes) || h->slot_nr < CACHE_SLOTS_MIN ||
 	    h->slot_nr > CACHE_SLOTS_MAX || h->origin_bytes == 0)
 		return -EINVAL;
-	return memchr(h->origin, 0, sizeof(h->origin)) ? 0 : -EINVAL;
+	return memchr(h->origin, 0, sizeof(h->origin)) && memchr(h->found, 0, sizeof(h->found)) &&
+			       memchr(h->ours, 0, sizeof(h->ours))
+		       ? 0
+		       : -EINVAL;
 }
 
 int cache_header_parse(struct cache_header *h, const void *at, char words[static CACHE_WORDS_BYTES])
@@ -82,7 +88,9 @@ int cache_header_parse(struct cache_header *h, const void *at, char words[static
 				    .block_bytes = le32toh(disk.block_bytes),
 				    .slot_nr = le32toh(disk.slot_nr) };
 	memcpy(h->origin, disk.origin, sizeof(h->origin));
-	if (le32toh(disk.version) != CACHE_VERSION) {
+	memcpy(h->found, disk.found, sizeof(h->found));
+	memcpy(h->ours, disk.ours, sizeof(h->ours));
+	if (le32toh(disk.version) < CACHE_VERSION_OLDEST || le32toh(disk.version) > CACHE_VERSION) {
 		snprintf(words, CACHE_WORDS_BYTES, "its version is %u, known is %u",
 			 le32toh(disk.version), CACHE_VERSION);
 		return -EINVAL;
@@ -105,6 +113,8 @@ void cache_header_write(const struct cache_header *h, void *at)
 
 	memcpy(disk.magic, CACHE_MAGIC, sizeof(disk.magic));
 	memcpy(disk.origin, h->origin, sizeof(disk.origin));
+	memcpy(disk.found, h->found, sizeof(disk.found));
+	memcpy(disk.ours, h->ours, sizeof(disk.ours));
 	memset(at, 0, CACHE_PAGE_BYTES);
 	memcpy(at, &disk, sizeof(disk));
 	disk.sum = htole32(crc32c(0, at, CACHE_PAGE_BYTES));
@@ -146,6 +156,23 @@ void cache_page_write(const struct cache_page *page, void *at, uint64_t instance
 	}
 	disk.sum = htole32(crc32c(0, &disk, sizeof(disk)));
 	memcpy(at, &disk, sizeof(disk));
+}
+
+bool cache_page_choose(struct cache_page *page, const void *two_pages, uint64_t instance,
+		       uint32_t page_idx)
+{
+	struct cache_page of_place[2];
+	bool is_good[2];
+
+	for (unsigned i = 0; i < 2; i++)
+		is_good[i] = cache_page_parse(&of_place[i],
+					      (const uint8_t *)two_pages + i * CACHE_PAGE_BYTES,
+					      instance, page_idx) == CACHE_PAGE_GOOD &&
+			     (of_place[i].seq & 1) == i;
+	if (!is_good[0] && !is_good[1])
+		return false;
+	*page = of_place[is_good[1] && (!is_good[0] || of_place[1].seq > of_place[0].seq)];
+	return true;
 }
 
 int cache_entry_check(const struct cache_header *h, const struct cache_entry *entry)

@@ -10,6 +10,7 @@
 #ifndef FILTERS_CACHE_CACHE_FORMAT_H
 #define FILTERS_CACHE_CACHE_FORMAT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define CACHE_PAGE_BYTES 4096u
@@ -23,6 +24,7 @@
 #define CACHE_SLOTS_MAX (1u << 24)
 #define CACHE_ORIGIN_BYTES 128u
 #define CACHE_WORDS_BYTES 160u
+#define CACHE_NOTE_BYTES 96u
 
 struct cache_header {
 	uint64_t generation;   /* the higher one is the newer */
@@ -30,6 +32,12 @@ struct cache_header {
 	uint64_t origin_bytes; /* size of the origin */
 	uint32_t block_bytes, slot_nr;
 	char origin[CACHE_ORIGIN_BYTES]; /* whose bytes these are; ends with 0 */
+	/*
+	 * Which of its versions the origin has, as struct backend_version_note; both end with 0. ""
+	 * in found: not known, as while it changes with each write. Version 1 of the format has
+	 * none. At the end: the memory that a process leaves behind begins as before.
+	 */
+	char found[CACHE_NOTE_BYTES], ours[CACHE_NOTE_BYTES];
 };
 
 /* What a slot holds. valid 0: nothing. */
@@ -51,7 +59,8 @@ enum cache_page_kind {
 	CACHE_PAGE_TORN,  /* of this instance, and its sum is wrong */
 };
 
-/* 0; -ENODATA: it is no header; -EINVAL: it makes no sense, or its sum is wrong; words say. */
+/* 0; -ENODATA: it is no header; -EINVAL: it makes no sense, or its sum is wrong; words say. h is
+ * changed also then. */
 int cache_header_parse(struct cache_header *h, const void *at,
 		       char words[static CACHE_WORDS_BYTES]);
 /* CACHE_PAGE_BYTES. */
@@ -61,6 +70,9 @@ enum cache_page_kind cache_page_parse(struct cache_page *page, const void *at, u
 				      uint32_t page_idx);
 void cache_page_write(const struct cache_page *page, void *at, uint64_t instance,
 		      uint32_t page_idx);
+/* The newer one of both places of a page; false: neither is good. */
+bool cache_page_choose(struct cache_page *page, const void *two_pages, uint64_t instance,
+		       uint32_t page_idx);
 
 /* Whether an entry may be true of an origin of this size. */
 int cache_entry_check(const struct cache_header *h, const struct cache_entry *entry);

@@ -339,21 +339,13 @@ static void cache_index_remove_unused(struct cache_index *ix)
 
 void cache_index_load(struct cache_index *ix, uint32_t page_idx, const void *two_pages)
 {
-	const uint8_t *at = two_pages;
-	struct cache_page page[2];
 	uint32_t first = page_idx * CACHE_PAGE_ENTRIES;
-	bool is_good[2];
-	unsigned newer;
+	struct cache_page page;
 
-	for (unsigned i = 0; i < 2; i++)
-		is_good[i] = cache_page_parse(&page[i], at + (size_t)i * CACHE_PAGE_BYTES,
-					      ix->header.instance, page_idx) == CACHE_PAGE_GOOD &&
-			     (page[i].seq & 1) == i;
-	if (is_good[0] || is_good[1]) {
-		newer = is_good[1] && (!is_good[0] || page[1].seq > page[0].seq);
-		ix->page_seq[page_idx] = page[newer].seq;
+	if (cache_page_choose(&page, two_pages, ix->header.instance, page_idx)) {
+		ix->page_seq[page_idx] = page.seq;
 		for (unsigned i = 0; i < CACHE_PAGE_ENTRIES; i++) {
-			const struct cache_entry *entry = &page[newer].entry[i];
+			const struct cache_entry *entry = &page.entry[i];
 
 			if (entry->valid == 0 && entry->dirty == 0)
 				continue;

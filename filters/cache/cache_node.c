@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "storage/registry.h"
+#include "storage/version.h"
 
 static const struct backend_child_option cache_children[] = {
 	{ .name = "backend",
@@ -132,6 +133,7 @@ static void cache_look(const struct backend_queue *queue, struct backend_cache_l
 	look->prefetched = CACHE_LOAD(stats->prefetches);
 	look->evicted = CACHE_LOAD(stats->evictions);
 	look->cleaned_bytes = CACHE_LOAD(stats->cleaned_bytes);
+	look->moved_bytes = CACHE_LOAD(stats->moved_bytes);
 }
 
 static void cache_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES])
@@ -139,6 +141,24 @@ static void cache_identity(const struct backend_device *device, char text[BACKEN
 	(void)device;
 	snprintf(text, BACKEND_IDENTITY_BYTES, "cache");
 }
+
+/* What is dirty is here alone: then it has none. */
+static void cache_own_version(const struct backend_device *device, struct backend_version *ret)
+{
+	const struct cache_device *d = device->priv;
+
+	if (d->mode != CACHE_WRITEBACK)
+		backend_version(device->child, ret);
+}
+
+static int cache_own_version_now(const struct backend_device *device,
+				 char words[BACKEND_VERSION_BYTES])
+{
+	return backend_version_now(device->child, words);
+}
+
+static const struct backend_version_ops cache_versions = { .found = cache_own_version,
+							   .now = cache_own_version_now };
 
 static int cache_stored_fd(const struct backend_device *device)
 {
@@ -182,6 +202,7 @@ const struct backend backend_cache = {
 	.child_done = cache_child_done,
 	.wait = cache_wait,
 	.identity = cache_identity,
+	.version = &cache_versions,
 	.stored_fd = cache_stored_fd,
 	.failure = cache_failure,
 	.look_cache = cache_look,

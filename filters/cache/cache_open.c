@@ -3,6 +3,7 @@
  *
  *   both headers -> (none: the store is made a cache) -> the memory of a process before, or pages
  *   -> (of another origin or shape: only to see that nothing dirty is there; then made anew)
+ *   -> the origin is the version that was noted (cache_version.c), else the same
  *   -> (dirty blocks, and the mode is not writeback: they are written to the origin)
  *   -> FLUSH of the origin: what it has now is durable -> done
  *
@@ -105,31 +106,10 @@ static void cache_open_flush(struct cache_visit *v)
 
 /* ---- a new one ---- */
 
-static void cache_header_flushed(struct cache_visit *v, int result);
-
-static void cache_header_written(struct cache_visit *v, int result)
+static void cache_made(struct cache_visit *v, int result)
 {
 	if (result < 0)
 		cache_open_fail(v, result, NULL);
-	else
-		cache_visit_io(v, CACHE_STORE, BACKEND_FLUSH, 0, 0, "flushing the store",
-			       cache_header_flushed);
-}
-
-/* One after the other: one of them is good at each moment. */
-static void cache_header_next(struct cache_visit *v)
-{
-	cache_header_write(&v->wanted, v->buf);
-	cache_visit_io(v, CACHE_STORE, BACKEND_WRITE, (uint64_t)v->next * CACHE_PAGE_BYTES,
-		       CACHE_PAGE_BYTES, "writing the header of the cache", cache_header_written);
-}
-
-static void cache_header_flushed(struct cache_visit *v, int result)
-{
-	if (result < 0)
-		cache_open_fail(v, result, NULL);
-	else if (++v->next < CACHE_HEADER_NR)
-		cache_header_next(v);
 	else
 		cache_open_flush(v);
 }
@@ -149,11 +129,15 @@ static void cache_make(struct cache_visit *v)
 		cache_open_fail(v, ret, "no memory for the index");
 		return;
 	}
-	v->next = 0;
-	cache_header_next(v);
+	cache_headers_write(v, cache_made);
 }
 
 /* ---- one that is there ---- */
+
+static void cache_open_undrained(struct cache_visit *v, int result)
+{
+	cache_open_fail(v, result, "dirty blocks of the store cannot be written to the origin");
+}
 
 static void cache_open_drained(struct cache_visit *v, int result)
 {
@@ -162,11 +146,64 @@ static void cache_open_drained(struct cache_visit *v, int result)
 	v->ix = d->ix;
 	d->ix = NULL;
 	if (result < 0)
-		cache_open_fail(v, result,
-				"dirty blocks of the store cannot be written to the "
-				"origin");
+		cache_version_close(v, result, cache_open_undrained);
 	else
 		cache_open_flush(v);
+}
+
+/* The header is right; the store's index is that of the origin as it is. */
+static void cache_open_noted(struct cache_visit *v, int result)
+{
+	struct cache_device *d = v->d;
+	bool is_drained = v->ix->dirty_nr > 0 && d->mode != CACHE_WRITEBACK;
+
+	if (result < 0) {
+		cache_open_fail(v, result, NULL);
+	} else if (!is_drained) {
+		cache_open_flush(v);
+	} else if (d->device->child->limits.caps & BACKEND_CAP_READ_ONLY) {
+		cache_open_fail(v, -EROFS,
+				"the store has blocks that were never written to the origin, which "
+				"is read-only now");
+	} else {
+		d->ix = v->ix;
+		v->ix = NULL;
+		cache_drain_begin(v, cache_open_drained);
+	}
+}
+
+static uint64_t cache_valid_bytes(const struct cache_index *ix)
+{
+	uint64_t units = 0;
+
+	for (uint32_t i = 0; i < ix->header.slot_nr; i++)
+		if (ix->slot[i].is_used)
+			units += (unsigned)__builtin_popcountll(ix->slot[i].valid);
+	return units * CACHE_UNIT_BYTES;
+}
+
+/* Somebody else has written to the origin: what is clean is wrong, what is dirty may be. */
+static void cache_open_moved(struct cache_visit *v)
+{
+	struct cache_device *d = v->d;
+	unsigned long long dirty_bytes = v->ix->dirty_units * CACHE_UNIT_BYTES;
+	char words[BACKEND_ERROR_BYTES];
+
+	d->stats.moved_bytes = cache_valid_bytes(v->ix);
+	log_warn("the origin of a cache has been changed without it",
+		 "node=%s was=\"%s\" is=\"%s\" bytes=%llu dirty_bytes=%llu", d->device->name,
+		 v->found.found, v->version.found, (unsigned long long)d->stats.moved_bytes,
+		 dirty_bytes);
+	if (dirty_bytes == 0) {
+		cache_make(v);
+		return;
+	}
+	snprintf(words, sizeof(words),
+		 "the store has %llu bytes that were never written to the origin, which was "
+		 "changed without the cache since: `ublkctl cache store FILE` shows them, "
+		 "--discard forgets them, --force has them written over it",
+		 dirty_bytes);
+	cache_open_fail(v, -ESTALE, words);
 }
 
 static void cache_open_loaded(struct cache_visit *v)
@@ -187,18 +224,10 @@ static void cache_open_loaded(struct cache_visit *v)
 			 "is dropped",
 			 "node=%s origin=\"%s\"", d->device->name, v->found.origin);
 		cache_make(v);
-	} else if (v->ix->dirty_nr > 0 && d->mode != CACHE_WRITEBACK) {
-		if (d->device->child->limits.caps & BACKEND_CAP_READ_ONLY) {
-			cache_open_fail(v, -EROFS,
-					"the store has blocks that were never written to the "
-					"origin, which is read-only now");
-			return;
-		}
-		d->ix = v->ix;
-		v->ix = NULL;
-		cache_drain_begin(v, cache_open_drained);
+	} else if (cache_version_has_moved(v)) {
+		cache_open_moved(v);
 	} else {
-		cache_open_flush(v);
+		cache_version_note(v, cache_open_noted);
 	}
 }
 
@@ -374,6 +403,7 @@ void cache_open_async(struct backend_visit *visit)
 	struct cache_visit *v = cache_visit_of(visit);
 
 	v->visit = visit;
+	cache_version_ask(v);
 	cache_header_next_read(v);
 }
 
@@ -382,14 +412,14 @@ void cache_open_async(struct backend_visit *visit)
 static int cache_choose_mode(struct cache_device *d)
 {
 	const struct cache_config *config = d->device->config;
-	bool is_read_only = d->device->open_params.read_only ||
-			    (d->device->child->limits.caps & BACKEND_CAP_READ_ONLY);
 
+	d->is_read_only = d->device->open_params.read_only ||
+			  (d->device->child->limits.caps & BACKEND_CAP_READ_ONLY);
 	d->mode = (enum cache_mode)config->mode;
-	if (is_read_only && d->mode == CACHE_WRITEBACK)
+	if (d->is_read_only && d->mode == CACHE_WRITEBACK)
 		return backend_fail(d->device, -EROFS,
 				    "cache: mode: writeback needs an origin that can be written");
-	if (is_read_only)
+	if (d->is_read_only)
 		d->mode = CACHE_READTHROUGH;
 	else if (d->mode == CACHE_MODE_AUTO)
 		d->mode = CACHE_WRITETHROUGH;

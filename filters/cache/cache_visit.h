@@ -6,6 +6,7 @@
 #define FILTERS_CACHE_CACHE_VISIT_H
 
 #include "filters/cache/cache.h"
+#include "storage/version.h"
 
 #define CACHE_VISIT_BYTES 65536u
 #define CACHE_DRAINS_NR 4u
@@ -37,6 +38,12 @@ struct cache_visit {
 	struct cache_index *ix; /* being loaded */
 	bool is_other;		/* of another origin, or shape: only dirty blocks matter */
 
+	/* cache_version.c */
+	struct backend_version version; /* of the origin */
+	void (*headed)(struct cache_visit *v, int result);
+	void (*noted)(struct cache_visit *v, int result);
+	int result_before;
+
 	/* Of a drain, and of the last commit. */
 	struct cache_drain drain[CACHE_DRAINS_NR];
 	uint32_t slot_idx;
@@ -65,5 +72,19 @@ void cache_visit_free(struct cache_device *d);
 void cache_drain_begin(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
 /* The index reaches the store. */
 void cache_last_commit(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
+
+/* ---- cache_version.c ---- */
+
+/* Both headers become `wanted`, durably. */
+void cache_headers_write(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
+/* Open: the version of the origin, and what `wanted` is to say of it while the cache serves. */
+void cache_version_ask(struct cache_visit *v);
+/* Whether the header that was found is of another version. */
+bool cache_version_has_moved(const struct cache_visit *v);
+/* The header says what `wanted` does, of the index that was found. */
+void cache_version_note(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
+/* Nobody of us writes to the origin any more. then gets result_before, or why it is not noted. */
+void cache_version_close(struct cache_visit *v, int result_before,
+			 void (*then)(struct cache_visit *v, int result));
 
 #endif

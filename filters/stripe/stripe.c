@@ -19,6 +19,7 @@
 #include "storage/snapshot.h"
 #include "storage/node.h"
 #include "storage/registry.h"
+#include "storage/version.h"
 #include "base/util.h"
 
 #define CHUNK_BYTES_MIN 4096u
@@ -242,6 +243,8 @@ static void stripe_identity(const struct backend_device *device, char text[BACKE
 		 (unsigned long long)config->chunk_bytes, config->verify ? " verified" : "");
 }
 
+static const struct backend_version_ops stripe_version = { .found = backend_version_join };
+
 static int stripe_open(struct backend_device *device)
 {
 	const struct stripe_config *config = device->config;
@@ -316,5 +319,6 @@ const struct backend backend_stripe = {
 	.size_over = stripe_size_over,
 	.size_below = stripe_size_below,
 	.identity = stripe_identity,
+	.version = &stripe_version,
 	.above = &stripe_above,
 };

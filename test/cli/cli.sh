@@ -190,6 +190,10 @@ ctl_usage() {
 		snapshot list a --op read
 		cache
 		cache stats
+		cache store
+		cache store a --discard --force
+		cache store a --node b
+		cache stats a --discard
 		cache stats a b
 		cache stats a --node a
 		cache stats a --offset 1

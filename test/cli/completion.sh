@@ -23,7 +23,9 @@ completion() {
 		[ "$(complete_words --socket x snapshot delete beta '')" = 'before after' ] &&
 		[ "$(complete_words snapshot apply beta a)" = 'after' ] &&
 		[ "$(complete_words snapshot create beta '')" = '' ] &&
-		[ "$(complete_words cache '')" = 'stats warm drop' ] &&
+		[ "$(complete_words cache '')" = 'stats warm drop store' ] &&
+		[ "$(complete_words cache store examples/mini)" = 'examples/minimal.yaml' ] &&
+		[ "$(complete_words cache store examples/minimal.yaml --d)" = '--discard' ] &&
 		[ "$(complete_words cache warm '')" = 'alpha beta --json --offset --length --node' ] &&
 		[ "$(complete_words --socket x cache drop alpha --)" = '--json --node' ] &&
 		[ "$(complete_words cache stats b)" = 'beta' ] &&

@@ -116,6 +116,8 @@ static bool judge_left(struct cache_world *w, int stored_fd, int owed_fd, bool i
 	ret = cache_rig_open(&rig, stored_fd);
 	if (ret < 0)
 		return cache_world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
+	if (((struct cache_device *)rig.device->priv)->stats.moved_bytes > 0)
+		return cache_world_fail(w, "it takes its own writes to the origin for another's");
 	if (is_death && w->owes && !backend_is_owed(rig.device))
 		return cache_world_fail(w, "nothing is owed, though a FLUSH has failed");
 	if (backend_is_owed(rig.device) && cache_rig_do(&rig, BACKEND_FLUSH, 0, 0) == 0)

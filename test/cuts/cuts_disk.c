@@ -2,9 +2,11 @@
 #include "test/cuts/cuts_disk.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/crc32c.h"
 
 #define GARBAGE 0xa5
 
@@ -296,11 +298,54 @@ bool disk_is_flushing(const struct disk *d)
 
 /* ---- its life ---- */
 
+static void disk_sum_words(const struct disk *d, const char *by, char words[BACKEND_VERSION_BYTES])
+{
+	snprintf(words, BACKEND_VERSION_BYTES, "%.40s%08x", by, crc32c(0, d->now, d->capacity));
+}
+
+void disk_begin_version(struct disk *d)
+{
+	uint32_t content = crc32c(0, d->now, d->capacity);
+
+	if (!d->found[0] || content != d->content)
+		disk_sum_words(d, d->ours, d->found);
+	d->content = content;
+	snprintf(d->ours, sizeof(d->ours), "o%u.", ++d->opening_nr);
+}
+
+static void disk_version_found(const struct backend_device *device, struct backend_version *ret)
+{
+	const struct disk *d = ((const struct disk_config *)device->config)->disk;
+
+	ret->kind = d->version_kind;
+	if (d->version_kind == BACKEND_VERSION_NOW) {
+		snprintf(ret->found, sizeof(ret->found), "%08x", d->content);
+	} else if (d->version_kind == BACKEND_VERSION_LASTING) {
+		memcpy(ret->found, d->found, sizeof(ret->found));
+		memcpy(ret->ours, d->ours, sizeof(ret->ours));
+	}
+}
+
+static int disk_version_now(const struct backend_device *device, char words[BACKEND_VERSION_BYTES])
+{
+	const struct disk *d = ((const struct disk_config *)device->config)->disk;
+
+	if (d->version_kind != BACKEND_VERSION_NOW)
+		return -EOPNOTSUPP;
+	disk_sum_words(d, "", words);
+	return 0;
+}
+
+static const struct backend_version_ops disk_version = { .found = disk_version_found,
+							 .now = disk_version_now };
+
 static int disk_open(struct backend_device *device)
 {
 	const struct disk_config *config = device->config;
-	const struct disk *d = config->disk;
+	struct disk *d = config->disk;
 
+	if (d->version_kind != BACKEND_VERSION_NONE)
+		disk_begin_version(d);
 	device->limits = (struct backend_limits){
 		.size_bytes = d->grows ? round_down(d->size, SECTOR_BYTES) : d->capacity,
 		.caps = BACKEND_CAP_FLUSH,
@@ -316,6 +361,7 @@ const struct backend cuts_disk_backend = {
 	.name = "cuts_disk",
 	.config_bytes = sizeof(struct disk_config),
 	.open = disk_open,
+	.version = &disk_version,
 	.submit = disk_submit,
 	.cancel = disk_cancel,
 };
@@ -470,6 +516,11 @@ static void copy_to(const struct disk *d, struct disk *to, const uint8_t *bytes,
 	to->size = to->durable_size = size;
 	to->grows = d->grows;
 	to->can_discard = d->can_discard;
+	to->version_kind = d->version_kind;
+	memcpy(to->found, d->found, sizeof(to->found));
+	memcpy(to->ours, d->ours, sizeof(to->ours));
+	to->content = d->content;
+	to->opening_nr = d->opening_nr;
 }
 
 void disk_copy(const struct disk *d, struct disk *to)

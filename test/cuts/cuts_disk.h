@@ -7,6 +7,7 @@
 #define TEST_CUTS_CUTS_DISK_H
 
 #include "storage/backend.h"
+#include "storage/version.h"
 #include "test/cuts/cuts.h"
 
 #define DISK_FLIGHT_NR 512u
@@ -56,6 +57,16 @@ struct disk {
 	uint64_t flush_nr;   /* FLUSHes that ended */
 	uint64_t read_bytes; /* of READs that came */
 
+	/*
+	 * What it says of its version (storage/version.h): NOW, a sum of its bytes; LASTING, the
+	 * opening that changed them last. Who changes them from outside sets ours too, to be
+	 * another writer.
+	 */
+	enum backend_version_kind version_kind;
+	char found[BACKEND_VERSION_BYTES], ours[BACKEND_VERSION_BYTES];
+	uint32_t content; /* sum at the last opening */
+	unsigned opening_nr;
+
 	/* The external data file, which loses what was not flushed apart; NULL: none. */
 	struct disk *beside;
 };
@@ -77,6 +88,8 @@ void disk_fail_flushes(struct disk *d, unsigned one_in);
 /* Some request has failed since it was forgotten last. */
 bool disk_has_failed(const struct disk *d);
 void disk_forget_failures(struct disk *d);
+/* It is opened: whoever did so last has changed it, if it has changed. */
+void disk_begin_version(struct disk *d);
 /* From outside, at once and durable. */
 void disk_put(struct disk *d, uint64_t at, const void *from, size_t bytes);
 void disk_get(const struct disk *d, uint64_t at, void *to, size_t bytes);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "backends/rbd/rbd.h"
-#include "storage/grown.h"
+#include "storage/resize.h"
 #include "storage/registry.h"
 #include "test/rig/config_check.h"
 #include "test/rig/fake_ceph.h"

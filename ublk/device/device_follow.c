@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "storage/grown.h"
+#include "storage/resize.h"
 
 struct device_follow {
 	struct mail mail;

@@ -45,6 +45,7 @@ _ublkctl_cache_words() {
 		case $word in
 		warm) words="$words --offset --length --node" ;;
 		drop) words="$words --node" ;;
+		store) words="$(compgen -f -- "$cur") --discard --force --json" ;;
 		esac
 	done
 	echo "$words"
@@ -91,7 +92,7 @@ _ublkctl() {
 		return
 		;;
 	cache)
-		mapfile -t COMPREPLY < <(compgen -W 'stats warm drop' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'stats warm drop store' -- "$cur")
 		return
 		;;
 	--backing-format)

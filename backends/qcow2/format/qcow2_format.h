@@ -77,6 +77,7 @@ enum qcow2_extension {
 	QCOW2_EXT_BITMAPS = 0x23852875,
 	QCOW2_EXT_CRYPTO = 0x0537be77,
 	QCOW2_EXT_DATA_FILE = 0x44415441,
+	QCOW2_EXT_BASE_NOTE = 0x75624276, /* ublkd's own: qcow2_base_note.h */
 };
 
 /* Bits of an entry of L1, or of L2 that is not compressed. */

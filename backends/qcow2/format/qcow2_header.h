@@ -5,6 +5,7 @@
 #ifndef BACKENDS_QCOW2_FORMAT_QCOW2_HEADER_H
 #define BACKENDS_QCOW2_FORMAT_QCOW2_HEADER_H
 
+#include "backends/qcow2/format/qcow2_base_note.h"
 #include "backends/qcow2/format/qcow2_format.h"
 #include "backends/qcow2/format/qcow2_words.h"
 
@@ -30,6 +31,8 @@ struct qcow2_header {
 	char backing_name[QCOW2_BACKING_NAME_MAX + 1];
 	char backing_format[QCOW2_FORMAT_NAME_BYTES]; /* "": the image does not say */
 	char data_file_name[QCOW2_BACKING_NAME_MAX + 1];
+	bool base_note_is_other; /* it is not ours to change */
+	struct qcow2_base_note base_note;
 	uint64_t crypto_offset, crypto_bytes; /* of the LUKS header; 0: none */
 	/* The directory of the bitmaps; nr 0: none. Only with QCOW2_AUTOCLEAR_BITMAPS valid. */
 	uint32_t bitmap_nr;

@@ -13,7 +13,6 @@
 #include "base/printable.h"
 #include "base/util.h"
 
-#define EXTENSION_HEAD_BYTES 8u
 #define CRYPTO_BYTES 16u
 #define BITMAPS_BYTES 24u
 /* What QEMU takes (block/qcow2.h). */
@@ -24,11 +23,6 @@
 #define FEATURE_BYTES 48u
 #define FEATURE_NAME_BYTES 46u
 #define FEATURE_INCOMPATIBLE 0
-
-struct extension {
-	uint32_t type, bytes;
-	const uint8_t *data;
-};
 
 uint64_t qcow2_extensions_end(const struct qcow2_reader *r, const struct qcow2_header *h)
 {
@@ -43,24 +37,23 @@ static int extension_cut(const struct qcow2_reader *r, uint64_t at, uint64_t lim
 			  at, limit);
 }
 
-/* *at: where it is, then where the next one is. 1: *ret is set; 0: there is none; or -errno. */
-static int extension_next(const struct qcow2_reader *r, uint64_t end, uint64_t *at,
-			  struct extension *ret)
+int qcow2_extension_next(const struct qcow2_reader *r, uint64_t end, uint64_t *at,
+			 struct qcow2_ext *ret)
 {
 	uint64_t limit = MIN(end, (uint64_t)r->nr_bytes), from = *at;
 
 	if (from >= end)
 		return 0;
-	if (from + EXTENSION_HEAD_BYTES > limit)
+	if (from + QCOW2_EXT_HEAD_BYTES > limit)
 		return extension_cut(r, from, limit);
 	ret->type = be_get32(r->at + from);
 	ret->bytes = be_get32(r->at + from + 4);
-	ret->data = r->at + from + EXTENSION_HEAD_BYTES;
+	ret->data = r->at + from + QCOW2_EXT_HEAD_BYTES;
 	if (ret->type == QCOW2_EXT_END)
 		return 0;
-	if (ret->bytes > limit - from - EXTENSION_HEAD_BYTES)
+	if (ret->bytes > limit - from - QCOW2_EXT_HEAD_BYTES)
 		return extension_cut(r, from, limit);
-	*at = from + EXTENSION_HEAD_BYTES + round_up(ret->bytes, 8);
+	*at = from + QCOW2_EXT_HEAD_BYTES + round_up(ret->bytes, 8);
 	return 1;
 }
 
@@ -73,7 +66,7 @@ static int extension_length_fail(const struct qcow2_reader *r, const char *what,
 }
 
 static int extension_backing_format(const struct qcow2_reader *r, struct qcow2_header *h,
-				    const struct extension *ext)
+				    const struct qcow2_ext *ext)
 {
 	if (ext->bytes >= sizeof(h->backing_format))
 		return extension_length_fail(r, "the backing file's format", ext->bytes);
@@ -83,7 +76,7 @@ static int extension_backing_format(const struct qcow2_reader *r, struct qcow2_h
 
 /* Of an image without a data file it is what is left of an old one. */
 static int extension_data_file(const struct qcow2_reader *r, struct qcow2_header *h,
-			       const struct extension *ext)
+			       const struct qcow2_ext *ext)
 {
 	if (!(h->incompatible & QCOW2_INCOMPAT_DATA_FILE))
 		return 0;
@@ -94,7 +87,7 @@ static int extension_data_file(const struct qcow2_reader *r, struct qcow2_header
 }
 
 static int extension_crypto(const struct qcow2_reader *r, struct qcow2_header *h,
-			    const struct extension *ext)
+			    const struct qcow2_ext *ext)
 {
 	if (h->crypt != QCOW2_CRYPT_LUKS)
 		return qcow2_fail(r->words, -EINVAL,
@@ -110,7 +103,7 @@ static int extension_crypto(const struct qcow2_reader *r, struct qcow2_header *h
 
 /* Without its bit, a program that knows no bitmaps has written to the image: they say nothing. */
 static int extension_bitmaps(const struct qcow2_reader *r, struct qcow2_header *h,
-			     const struct extension *ext)
+			     const struct qcow2_ext *ext)
 {
 	uint64_t bytes;
 	uint32_t nr;
@@ -133,22 +126,31 @@ static int extension_bitmaps(const struct qcow2_reader *r, struct qcow2_header *
 	return 0;
 }
 
+static int extension_base_note(const struct qcow2_reader *r, struct qcow2_header *h,
+			       const struct qcow2_ext *ext)
+{
+	(void)r;
+	h->base_note_is_other = !qcow2_base_note_read(&h->base_note, ext->data, ext->bytes);
+	return 0;
+}
+
 /* ---- all of them ---- */
 
 static const struct {
 	enum qcow2_extension type;
 	const char *what;
 	int (*take)(const struct qcow2_reader *r, struct qcow2_header *h,
-		    const struct extension *ext);
+		    const struct qcow2_ext *ext);
 } kinds[] = {
 	{ QCOW2_EXT_BACKING_FORMAT, "the backing file's format", extension_backing_format },
 	{ QCOW2_EXT_DATA_FILE, "the data file's name", extension_data_file },
 	{ QCOW2_EXT_CRYPTO, "the LUKS header", extension_crypto },
 	{ QCOW2_EXT_BITMAPS, "bitmaps", extension_bitmaps },
+	{ QCOW2_EXT_BASE_NOTE, "the base's version", extension_base_note },
 };
 
 static int extension_take(const struct qcow2_reader *r, struct qcow2_header *h,
-			  const struct extension *ext, unsigned *seen)
+			  const struct qcow2_ext *ext, unsigned *seen)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {
 		if (ext->type != kinds[i].type)
@@ -166,11 +168,11 @@ static int extension_take(const struct qcow2_reader *r, struct qcow2_header *h,
 int qcow2_extensions_parse(const struct qcow2_reader *r, struct qcow2_header *h)
 {
 	uint64_t at = h->header_bytes, end = qcow2_extensions_end(r, h);
-	struct extension ext = { 0 };
+	struct qcow2_ext ext = { 0 };
 	unsigned seen = 0;
 	int err;
 
-	while ((err = extension_next(r, end, &at, &ext)) > 0) {
+	while ((err = qcow2_extension_next(r, end, &at, &ext)) > 0) {
 		err = extension_take(r, h, &ext, &seen);
 		if (err < 0)
 			return err;
@@ -185,7 +187,7 @@ int qcow2_extensions_parse(const struct qcow2_reader *r, struct qcow2_header *h)
 /* ---- names of features ---- */
 
 /* The name that the table gives to an incompatible bit; NULL: it has none. */
-static const uint8_t *feature_name(const struct extension *ext, unsigned bit)
+static const uint8_t *feature_name(const struct qcow2_ext *ext, unsigned bit)
 {
 	for (uint32_t at = 0; ext->bytes - at >= FEATURE_BYTES; at += FEATURE_BYTES) {
 		const uint8_t *entry = ext->data + at;
@@ -201,9 +203,9 @@ static const uint8_t *feature_find(const struct qcow2_reader *r, const struct qc
 				   unsigned bit)
 {
 	uint64_t at = h->header_bytes, end = qcow2_extensions_end(r, h);
-	struct extension ext = { 0 };
+	struct qcow2_ext ext = { 0 };
 
-	while (extension_next(r, end, &at, &ext) > 0) {
+	while (qcow2_extension_next(r, end, &at, &ext) > 0) {
 		if (ext.type == QCOW2_EXT_FEATURE_NAMES)
 			return feature_name(&ext, bit);
 	}

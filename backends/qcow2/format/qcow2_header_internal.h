@@ -20,6 +20,17 @@ struct qcow2_reader {
  */
 uint64_t qcow2_extensions_end(const struct qcow2_reader *r, const struct qcow2_header *h);
 
+struct qcow2_ext {
+	uint32_t type, bytes;
+	const uint8_t *data;
+};
+
+#define QCOW2_EXT_HEAD_BYTES 8u
+
+/* *at: where it is, then where the next one is. 1: *ret is set; 0: there is none; or -errno. */
+int qcow2_extension_next(const struct qcow2_reader *r, uint64_t end, uint64_t *at,
+			 struct qcow2_ext *ret);
+
 /* Puts what the extensions say into h, whose other fields are read. 0 or -errno with words. */
 int qcow2_extensions_parse(const struct qcow2_reader *r, struct qcow2_header *h);
 

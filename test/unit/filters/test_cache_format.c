@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -20,7 +21,9 @@ static const struct cache_header header = { .generation = 7,
 					    .origin_bytes = MIB(10),
 					    .block_bytes = 65536,
 					    .slot_nr = 200,
-					    .origin = "nbd somewhere" };
+					    .origin = "nbd somewhere",
+					    .found = "ETag \"v1\"",
+					    .ours = "0123." };
 
 static void test_sum(void **state)
 {
@@ -97,6 +100,16 @@ static void no_end(struct cache_header *h)
 	memset(h->origin, 'x', sizeof(h->origin));
 }
 
+static void no_end_of_found(struct cache_header *h)
+{
+	memset(h->found, 'x', sizeof(h->found));
+}
+
+static void no_end_of_ours(struct cache_header *h)
+{
+	memset(h->ours, 'x', sizeof(h->ours));
+}
+
 static void test_header_lies(void **state)
 {
 	(void)state;
@@ -107,6 +120,44 @@ static void test_header_lies(void **state)
 	assert_int_equal(parse_changed(many_slots), -EINVAL);
 	assert_int_equal(parse_changed(no_origin), -EINVAL);
 	assert_int_equal(parse_changed(no_end), -EINVAL);
+	assert_int_equal(parse_changed(no_end_of_found), -EINVAL);
+	assert_int_equal(parse_changed(no_end_of_ours), -EINVAL);
+}
+
+/* As another version of the format. */
+static int parse_version(uint8_t version, struct cache_header *h, char *words)
+{
+	uint8_t at[CACHE_PAGE_BYTES];
+	struct cache_header old = header;
+	uint32_t sum;
+
+	if (version == 1)
+		old.found[0] = old.ours[0] = '\0';
+	cache_header_write(&old, at);
+	at[8] = version;
+	memset(at + 12, 0, sizeof(sum));
+	sum = htole32(crc32c(0, at, sizeof(at)));
+	memcpy(at + 12, &sum, sizeof(sum));
+	return cache_header_parse(h, at, words);
+}
+
+/* The first has no version of the origin; a later one may say what is not known here. */
+static void test_header_versions(void **state)
+{
+	char words[CACHE_WORDS_BYTES];
+	struct cache_header h;
+
+	(void)state;
+	assert_int_equal(parse_version(1, &h, words), 0);
+	assert_string_equal(h.origin, header.origin);
+	assert_int_equal(h.instance, INSTANCE);
+	assert_string_equal(h.found, "");
+	assert_string_equal(h.ours, "");
+	assert_int_equal(parse_version(2, &h, words), 0);
+	assert_string_equal(h.found, header.found);
+	assert_int_equal(parse_version(0, &h, words), -EINVAL);
+	assert_int_equal(parse_version(3, &h, words), -EINVAL);
+	assert_string_equal(words, "its version is 3, known is 2");
 }
 
 static void fill_page(struct cache_page *page, uint64_t seq)
@@ -155,6 +206,31 @@ static void test_page_torn(void **state)
 	}
 }
 
+/* The newer good one, in its place. */
+static void test_page_choose(void **state)
+{
+	static uint8_t at[2 * CACHE_PAGE_BYTES];
+	struct cache_page page, read;
+
+	(void)state;
+	assert_false(cache_page_choose(&read, at, INSTANCE, 9));
+	fill_page(&page, 4);
+	cache_page_write(&page, at, INSTANCE, 9);
+	assert_true(cache_page_choose(&read, at, INSTANCE, 9));
+	assert_memory_equal(&read, &page, sizeof(page));
+	fill_page(&page, 5);
+	cache_page_write(&page, at + CACHE_PAGE_BYTES, INSTANCE, 9);
+	assert_true(cache_page_choose(&read, at, INSTANCE, 9));
+	assert_int_equal(read.seq, 5);
+	at[CACHE_PAGE_BYTES + 100] ^= 1;
+	assert_true(cache_page_choose(&read, at, INSTANCE, 9));
+	assert_int_equal(read.seq, 4);
+	/* An odd one in the place of the even ones. */
+	fill_page(&page, 7);
+	cache_page_write(&page, at, INSTANCE, 9);
+	assert_false(cache_page_choose(&read, at, INSTANCE, 9));
+}
+
 static void test_entries(void **state)
 {
 	const struct cache_entry good = { .block = 159, .valid = 0xffff, .dirty = 0x0ff0 };
@@ -201,9 +277,14 @@ static void test_slots(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sum),	    cmocka_unit_test(test_header),
-		cmocka_unit_test(test_header_lies), cmocka_unit_test(test_page),
-		cmocka_unit_test(test_page_torn),   cmocka_unit_test(test_entries),
+		cmocka_unit_test(test_sum),
+		cmocka_unit_test(test_header),
+		cmocka_unit_test(test_header_lies),
+		cmocka_unit_test(test_page),
+		cmocka_unit_test(test_header_versions),
+		cmocka_unit_test(test_page_choose),
+		cmocka_unit_test(test_page_torn),
+		cmocka_unit_test(test_entries),
 		cmocka_unit_test(test_slots),
 	};
 

@@ -29,6 +29,8 @@ static void manifest_make(struct s3_disk_manifest *m)
 		.generation = 9,
 		.stored = { .objects = 11, .seq = 1234 },
 		.map = "map/00000009.fedcba9876543210fedcba9876543210",
+		.content = "0123456789abcdef0123456789abcdef.0123456789abcdef",
+		.opening = "fedcba9876543210fedcba9876543210",
 		.owner = "fedcba9876543210fedcba9876543210",
 		.host = "vm-1",
 		.beat = 77,
@@ -70,6 +72,8 @@ static void round_trip(const struct s3_disk_manifest *m)
 	assert_int_equal(again.stored.objects, m->stored.objects);
 	assert_int_equal(again.stored.seq, m->stored.seq);
 	assert_string_equal(again.map, m->map);
+	assert_string_equal(again.content, m->content);
+	assert_string_equal(again.opening, m->opening);
 	assert_string_equal(again.owner, m->owner);
 	assert_string_equal(again.host, m->host);
 	assert_int_equal(again.beat, m->beat);
@@ -90,7 +94,7 @@ static void test_round_trip(void **state)
 	manifest_make(&m);
 	round_trip(&m);
 	/* A new disk that nobody writes. */
-	m.map[0] = m.owner[0] = m.host[0] = '\0';
+	m.map[0] = m.owner[0] = m.host[0] = m.content[0] = m.opening[0] = '\0';
 	m.generation = 1;
 	m.snapshot_nr = 0;
 	m.beat = 0;
@@ -104,6 +108,96 @@ static void test_round_trip(void **state)
 	m.stored = (struct s3_disk_tally){ S3_DISK_OBJECTS_MAX, S3_DISK_SEQ_MAX };
 	m.beat = INT64_MAX;
 	round_trip(&m);
+}
+
+/* ---- which bytes ---- */
+
+static struct s3_disk_name names[8];
+
+static const char *content_of(const struct s3_disk_manifest *m)
+{
+	static char content[4][S3_DISK_CONTENT_BYTES];
+	static unsigned turn;
+	const struct s3_disk_map map = { .nr = ARRAY_SIZE(names), .name = names };
+
+	turn = (turn + 1) % ARRAY_SIZE(content);
+	s3_disk_manifest_content(m, &map, content[turn]);
+	return content[turn];
+}
+
+/* An opening that stores nothing changes nothing; one that does is named, with what it stored. */
+static void test_content(void **state)
+{
+	struct s3_disk_manifest m;
+	const char *before, *after;
+
+	(void)state;
+	manifest_make(&m);
+	names[3] = (struct s3_disk_name){ .generation = 8, .seq = 5 };
+	assert_string_equal(content_of(&m), m.content);
+	names[1] = (struct s3_disk_name){ .generation = 9, .seq = 1 };
+	before = content_of(&m);
+	assert_memory_equal(before, "fedcba9876543210fedcba9876543210.", 33);
+	names[1].seq = 2;
+	after = content_of(&m);
+	assert_string_not_equal(before, after);
+	/* Zeroes, which the map on the store does not have. */
+	names[1].seq = 2 | S3_DISK_HOLE;
+	before = content_of(&m);
+	assert_string_not_equal(before, after);
+	names[1] = (struct s3_disk_name){ 0 };
+	names[4] = (struct s3_disk_name){ .generation = 9, .seq = 2 };
+	after = content_of(&m);
+	assert_string_not_equal(before, after);
+	/* The same objects are the same bytes, in the next generation too. */
+	strcpy(m.content, after);
+	m.generation = 10;
+	assert_string_equal(content_of(&m), after);
+}
+
+/* A version before has written it: what it says of nothing is not taken for the same. */
+static void test_content_of_before(void **state)
+{
+	struct s3_disk_manifest m;
+	const char *before;
+
+	(void)state;
+	manifest_make(&m);
+	m.content[0] = m.opening[0] = '\0';
+	memset(names, 0, sizeof(names));
+	before = content_of(&m);
+	assert_true(strlen(before) > 0);
+	assert_string_equal(content_of(&m), before);
+	m.map[20] = '0';
+	assert_string_not_equal(content_of(&m), before);
+}
+
+static int read_with(const char *key, const char *value)
+{
+	struct s3_disk_manifest m;
+	char words[200];
+	json_t *all;
+	size_t bytes;
+
+	manifest_make(&m);
+	all = json_loadb(text, (size_t)s3_disk_manifest_write(&m, text), 0, NULL);
+	if (value)
+		json_object_set_new(all, key, json_string(value));
+	else
+		json_object_del(all, key);
+	bytes = json_dumpb(all, text, sizeof(text), 0);
+	json_decref(all);
+	return read_text(&m, bytes, words);
+}
+
+static void test_content_lies(void **state)
+{
+	(void)state;
+	assert_int_equal(read_with("content", NULL), 0);
+	assert_int_equal(read_with("opening", NULL), 0);
+	assert_int_equal(read_with("content", "x"), -EINVAL);
+	assert_int_equal(read_with("opening", "\x1b"), -EINVAL);
+	assert_int_equal(read_with("opening", "0123456789abcdef0123456789abcdef0"), -EINVAL);
 }
 
 /* The largest that there can be has room. */
@@ -441,12 +535,14 @@ static void test_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_full),
-		cmocka_unit_test(test_unwritable), cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_numbers),	   cmocka_unit_test(test_texts),
-		cmocka_unit_test(test_snapshots),  cmocka_unit_test(test_snapshot_name),
-		cmocka_unit_test(test_stored_bad), cmocka_unit_test(test_stored_unknown),
-		cmocka_unit_test(test_foreign),	   cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_full),
+		cmocka_unit_test(test_unwritable),   cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_numbers),	     cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_snapshots),    cmocka_unit_test(test_snapshot_name),
+		cmocka_unit_test(test_stored_bad),   cmocka_unit_test(test_stored_unknown),
+		cmocka_unit_test(test_content),	     cmocka_unit_test(test_content_of_before),
+		cmocka_unit_test(test_content_lies), cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
