@@ -101,7 +101,7 @@ static const struct tree trees[] = {
 		  ", store: " SMALL_DISK("b") "}, {type: cache, block: 8KiB, backend: " DISK(
 			  "c") ", store: " SMALL_DISK("d") "}]" },
 	{ .name = "zoned over qcow2",
-	  .yaml = "type: zoned\nzones: {size: 64KiB, conventional: 1000000}\nbackend: " QCOW2,
+	  .yaml = "type: zoned\nzones: {size: 64KiB, conventional: 62}\nbackend: " QCOW2,
 	  .must_reopen = true },
 	{ .name = "integrity over qcow2",
 	  .yaml = "type: integrity\ndata: " QCOW2 "\nmetadata: " SMALL_DISK("b"),
