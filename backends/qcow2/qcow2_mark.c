@@ -246,7 +246,7 @@ static void chunk_came(struct backend_visit *visit, int result)
 static void check_on(struct qcow2_open *p)
 {
 	if (p->at == p->end && !next_table(p))
-		qcow2_base_note(p);
+		qcow2_open_mark(p);
 	else
 		qcow2_open_io(p, BACKEND_READ, p->at, qcow2_open_chunk(p, p->end - p->at),
 			      "comparing the tables of the image", chunk_came);
@@ -257,7 +257,7 @@ void qcow2_open_check(struct qcow2_open *p)
 	p->at = p->end = 0;
 	p->table_idx = CHECK_L1;
 	if (p->d->t->image->is_handed)
-		qcow2_base_note(p);
+		qcow2_open_mark(p);
 	else
 		check_on(p);
 }

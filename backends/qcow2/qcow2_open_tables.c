@@ -195,7 +195,7 @@ static void get_tables(struct qcow2_open *p)
 		if (p->stored_fd >= 0)
 			qcow2_open_check(p);
 		else
-			qcow2_base_note(p);
+			qcow2_open_mark(p);
 		return;
 	}
 	if (p->stored_fd >= 0 && words[0]) {
