@@ -187,9 +187,10 @@ void device_set_stop_member(struct device_set *set, struct member *m, bool force
 	int ret;
 
 	m->state = MEMBER_STOPPING;
-	m->late = false;
 	ret = device_stop(m->device, force, DEVICE_SET_STOP_DEADLINE_NS(set->stop_timeout_ns));
 	ASSERT(ret == 0 || ret == -EALREADY);
+	if (ret == 0)
+		m->late = false;
 }
 
 void device_set_set_next(struct member *m, struct device_settings *next)
@@ -294,8 +295,13 @@ void device_set_is_late(struct member *m, const char *state, const char *why)
 	device_set_check(m->device_set);
 }
 
+/* What is added over the same storage waits for a cache that still writes there. */
 static void on_late(struct member *m)
 {
+	if (device_drains(m->device)) {
+		device_set_tell(&m->watches, DEVICE_SET_LATE, device_error(m->device));
+		return;
+	}
 	device_set_is_late(m, device_state_name(device_state(m->device)), device_error(m->device));
 }
 
@@ -420,6 +426,8 @@ static bool sweep_member(struct device_set *set, struct member *m)
 		return false;
 	if (m->work && backend_work_closes(m->work))
 		snprintf(lost, sizeof(lost), "%s", backend_work_loss(m->work));
+	if (!*lost && m->device)
+		snprintf(lost, sizeof(lost), "%s", device_loss(m->device));
 	given_up = m->given_up;
 	device_set_forget_work(m);
 	device_free(m->device);

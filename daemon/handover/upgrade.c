@@ -460,6 +460,8 @@ static const char *unfit(const struct upgrade *u)
 	list_for_each (node, &u->device_set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
+		if (m->device && !m->ended && device_state(m->device) == DEVICE_FLUSHING)
+			return "a device is being flushed, and then stopped; try again";
 		if (m->state != MEMBER_LIVE)
 			continue;
 		device_info(m->device, &info);

@@ -386,6 +386,18 @@ enum device_state device_state(const struct device *d)
 	return d->state;
 }
 
+bool device_drains(const struct device *d)
+{
+	(void)d;
+	return false;
+}
+
+const char *device_loss(const struct device *d)
+{
+	(void)d;
+	return "";
+}
+
 const char *device_error(const struct device *d)
 {
 	return d->error;

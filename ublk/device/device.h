@@ -146,6 +146,12 @@ int device_discard(struct device **ret_device, const struct device_host *host,
 		   const struct device_spec *spec, const struct device_past *past, void *owner,
 		   char *error, size_t error_bytes);
 
+/* Before it is stopped, a cache of it is writing what only the cache has. */
+bool device_drains(const struct device *device);
+
+/* GONE: what is known to be missing in its storage, in words; or "". */
+const char *device_loss(const struct device *device);
+
 /* FAILED only: whether the driver still has it, for another device_recover. */
 bool device_kept(const struct device *device);
 

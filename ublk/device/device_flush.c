@@ -48,12 +48,15 @@ static bool was_written(const struct device *d)
 	return false;
 }
 
-/* The driver will say so: what the caches write before that would be in vain. */
-static bool is_in_use(const struct device *d)
+/* The driver will say so, too, but what the caches write before that would be in vain. */
+static bool refuses_for_users(struct device *d)
 {
 	char names[DEVICE_ERROR_BYTES / 4];
+	enum block_users found = openers_find((int)d->info.dev_id, names, sizeof(names));
 
-	return openers_find((int)d->info.dev_id, names, sizeof(names)) > BLOCK_USERS_UNKNOWN;
+	if (found > BLOCK_USERS_UNKNOWN)
+		openers_words(found, names, d->flush.words, sizeof(d->flush.words));
+	return found > BLOCK_USERS_UNKNOWN;
 }
 
 /* ---- the end ---- */
@@ -72,6 +75,7 @@ static void flush_end(struct device *d, int ret)
 	d->flush.is_good = ret == 0;
 	if (ret < 0 && flush_matters(d)) {
 		d->flush.is_told = true;
+		d->flush.told_losses = backend_losses(d->backend);
 		device_aside_end(d, flush_refuse);
 		return;
 	}
@@ -79,23 +83,29 @@ static void flush_end(struct device *d, int ret)
 	device_go_down(d);
 }
 
+/* It fails for what the stop before was refused for, and for nothing since. */
+static bool fails_for_the_told(const struct device *d)
+{
+	return d->flush.is_told && backend_losses(d->backend) == d->flush.told_losses;
+}
+
 /*
- * One that fails has told of the loss, but not to the user: it is owed again. Who asked for the
- * stop was told. For him a second one says whether the storage is well now.
+ * One that fails has told of the loss, but not to the user: it is owed again, unless whoever asks
+ * for the stop was told of it before.
  */
 void device_queue_flushed(struct queue *q, int result)
 {
 	struct device *d = q->setup.owner;
 	struct flush_work *w = &d->flush;
 
-	if (result < 0 && w->is_told && flush_matters(d)) {
-		w->is_told = false;
-		queue_flush(&d->queues[0]);
-		return;
-	}
-	if (result < 0 && result != -ECANCELED)
+	w->took_told = result < 0 && flush_matters(d) && fails_for_the_told(d);
+	if (w->took_told)
+		result = 0;
+	w->is_told = false;
+	w->has_failed = result < 0 && result != -ECANCELED;
+	if (w->has_failed)
 		backend_owe(d->backend);
-	snprintf(d->flush.words, sizeof(d->flush.words),
+	snprintf(w->words, sizeof(w->words),
 		 "what was written to the device may not be in its storage: a FLUSH failed (%s)",
 		 errname(result));
 	flush_end(d, result);
@@ -121,8 +131,10 @@ static void flush_begin(struct timer *timer)
 
 	d->aside.nr = 0;
 	d->aside.cache_nr = backend_caches(d->backend, d->aside.cache);
-	if (!flush_matters(d) || (d->aside.cache_nr > 0 && is_in_use(d)))
+	if (!flush_matters(d))
 		flush_end(d, 0);
+	else if (d->aside.cache_nr > 0 && refuses_for_users(d))
+		flush_refuse(d);
 	else if (d->aside.cache_nr > 0)
 		ret = device_aside_begin(d, BACKEND_CACHE_YIELD, flush_below);
 	else if (was_written(d))
@@ -140,13 +152,14 @@ bool device_flush_first(struct device *d)
 	if (!flush_matters(d) || w->is_good ||
 	    (d->state != DEVICE_LIVE && d->state != DEVICE_FLUSHING))
 		return false;
+	if (d->state == DEVICE_LIVE)
+		device_set_state(d, DEVICE_FLUSHING);
 	/* Each comes back to device_go_down. */
 	device_cache_cancel(d);
 	device_snapshot_hurry(d);
 	if (w->busy || d->cache.busy || d->snapshot.busy)
 		return true;
 	w->busy = true;
-	device_set_state(d, DEVICE_FLUSHING);
 	timer_init(&w->soon, flush_begin);
 	reactor_timer_arm(d->host->ctl->reactor, &w->soon, d->host->ctl->reactor->now_ns);
 	return true;
@@ -156,6 +169,25 @@ void device_flush_hurry(struct device *d)
 {
 	if (d->flush.busy)
 		device_aside_hurry(d);
+}
+
+bool device_drains(const struct device *d)
+{
+	return d->state == DEVICE_FLUSHING && d->flush.busy && d->aside.cache_nr > d->aside.nr;
+}
+
+const char *device_loss(const struct device *d)
+{
+	return d->flush.has_failed ? d->flush.words : "";
+}
+
+void device_flush_note_loss(struct device *d)
+{
+	if (d->flush.has_failed || !d->backend || !backend_is_owed(d->backend))
+		return;
+	d->flush.has_failed = true;
+	snprintf(d->flush.words, sizeof(d->flush.words),
+		 "a FLUSH had failed, or its storage had lost writes");
 }
 
 /* The stop is refused for another reason. */
@@ -169,6 +201,13 @@ static void flush_undone(struct device *d)
 void device_flush_undo(struct device *d)
 {
 	d->flush.is_good = false;
+	/* It was told to who asked for the stop, and to nobody else. */
+	if (d->flush.took_told) {
+		backend_owe(d->backend);
+		d->flush.is_told = true;
+		d->flush.told_losses = backend_losses(d->backend);
+	}
+	d->flush.took_told = false;
 	if (d->flush.busy || d->aside.nr == 0)
 		return;
 	d->flush.busy = true;

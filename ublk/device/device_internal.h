@@ -48,7 +48,11 @@ struct aside {
 struct flush_work {
 	bool busy;
 	bool is_good; /* of the stop that is wanted: it has been done */
-	bool is_told; /* the stop before was refused: what is owed was told to who wanted it */
+	/* The stop before was refused: what was owed by then was told to who wanted it. */
+	bool is_told;
+	uint32_t told_losses; /* backend_losses of then */
+	bool took_told;	      /* this stop's FLUSH has failed for that alone */
+	bool has_failed;      /* and was not followed by a good one */
 	struct timer soon;
 	char words[DEVICE_ERROR_BYTES - 64]; /* why it failed */
 };
@@ -212,6 +216,8 @@ bool device_flush_first(struct device *d);
 void device_flush_hurry(struct device *d);
 /* The device stays live. */
 void device_flush_undo(struct device *d);
+/* It is about to be gone, and still has its backend: what is owed is device_loss. */
+void device_flush_note_loss(struct device *d);
 
 /* device_stop.c: a polite stop is given up for this reason; the device goes on as it was. */
 void device_refuse_stop(struct device *d, const char *words);

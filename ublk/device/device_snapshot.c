@@ -158,6 +158,8 @@ static int snapshot_check_live(const struct device *d, char *error, size_t error
 			 device_state_name(d->state));
 	else if (d->resize.busy)
 		snprintf(error, error_bytes, "the device is being resized");
+	else if (d->flush.busy)
+		snprintf(error, error_bytes, "a stop of the device is being given up: try again");
 	else if (d->snapshot.busy)
 		snprintf(error, error_bytes, "a snapshot of the device is being changed already");
 	else

@@ -80,6 +80,7 @@ static void finish(struct device *d)
 	d->finish_waits = ctl_cmd_busy(&d->ask) || device_shmem_busy(d);
 	if (d->finish_waits)
 		return;
+	device_flush_note_loss(d);
 	device_set_state(d, d->failed ? DEVICE_FAILED : DEVICE_GONE);
 	device_event(d, d->failed ? DEVICE_EVENT_FAILED : DEVICE_EVENT_GONE);
 }

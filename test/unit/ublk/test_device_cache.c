@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "storage/owed.h"
 #include "ublk/device/device_internal.h"
 
 static struct reactor reactor;
@@ -58,6 +59,9 @@ static int fresh(void **state)
 	d.spec.name = "disk";
 	d.spec.backend = node.spec = &spec;
 	node.ops = &ops;
+	backend_owed_begin(&leaf, NULL);
+	backend_owed_begin(&below, NULL);
+	backend_owed_begin(&node, NULL);
 	below.ops = &plain;
 	events[0] = '\0';
 	under_way = NULL;

@@ -166,23 +166,58 @@ static void test_a_failed_one_keeps_the_device(void **state)
 	assert_false(d.stop_wanted);
 }
 
-/* The first FLUSH fails for what was told; the second says whether the storage is well. */
+/* A FLUSH below that fails, as the core counts it. */
+static void flush_fails_below(void)
+{
+	backend_owe(&leaf);
+	flush_answers(-EIO);
+}
+
+/* It fails for what was told alone, so the storage is well. */
 static void test_stopped_again_after_a_failure(void **state)
 {
 	(void)state;
 	stop(false);
-	flush_answers(-EIO);
+	flush_fails_below();
 	stop(false);
-	flush_answers(-EIO);
-	assert_string_equal(seen, "FLUSH refused FLUSH FLUSH ");
-	flush_answers(-EIO);
-	assert_string_equal(seen, "FLUSH refused FLUSH FLUSH refused ");
+	flush_fails_below();
+	assert_string_equal(seen, "FLUSH refused FLUSH refused ");
 	assert_true(backend_is_owed(&leaf));
 	stop(false);
-	flush_answers(-EIO);
 	nothing_is_left();
-	flush_answers(0);
-	assert_string_equal(seen, "FLUSH refused FLUSH FLUSH refused FLUSH FLUSH gone ");
+	flush_answers(-EIO);
+	assert_string_equal(seen, "FLUSH refused FLUSH refused FLUSH gone ");
+}
+
+/* The user has heard of the first one, and of the second nobody has. */
+static void test_a_new_loss_is_not_passed_over(void **state)
+{
+	(void)state;
+	stop(false);
+	flush_fails_below();
+	backend_owe(&leaf);
+	stop(false);
+	flush_answers(-EIO);
+	assert_string_equal(seen, "FLUSH refused FLUSH refused ");
+}
+
+/* The FLUSH of a stop that is refused by the driver has taken what the user is to hear. */
+static void test_what_was_told_is_owed_to_the_user(void **state)
+{
+	uint32_t losses;
+
+	(void)state;
+	stop(false);
+	flush_fails_below();
+	stop(false);
+	losses = backend_losses(&leaf);
+	d.retry.armed = true; /* as while it is sent to the driver: nothing goes on */
+	device_queue_flushed(&queue, -EIO);
+	d.retry.armed = false;
+	assert_int_equal(backend_losses(&leaf), losses);
+	device_refuse_stop(&d, "in use: open by fio[7]");
+	assert_string_equal(seen, "FLUSH refused FLUSH refused ");
+	assert_true(backend_losses(&leaf) > losses);
 }
 
 static void test_force_asks_nobody(void **state)
@@ -249,6 +284,37 @@ static void test_stopped_by_somebody_else(void **state)
 	nothing_is_left();
 	flush_answers(-EIO);
 	assert_string_equal(seen, "FLUSH gone ");
+	assert_non_null(strstr(device_loss(&d), "a FLUSH failed (EIO)"));
+}
+
+static void test_force_tells_what_is_owed(void **state)
+{
+	(void)state;
+	nothing_is_left();
+	stop(true);
+	assert_string_equal(device_loss(&d), "");
+	fresh(NULL);
+	backend_owe(&leaf);
+	nothing_is_left();
+	stop(true);
+	assert_non_null(strstr(device_loss(&d), "lost writes"));
+}
+
+/* No deadline fails the requests of a device that stays, whatever a stop waits for. */
+static void test_late_while_a_snapshot_is_changed(void **state)
+{
+	(void)state;
+	d.snapshot.busy = true;
+	stop(false);
+	d.deadline.fn(&d.deadline);
+	assert_string_equal(seen, "late ");
+	assert_false(d.cancelled);
+	d.snapshot.busy = false;
+	device_go_down(&d);
+	turn();
+	assert_string_equal(seen, "late FLUSH ");
+	flush_answers(-EIO);
+	assert_string_equal(seen, "late FLUSH refused ");
 }
 
 /* ---- caches ---- */
@@ -308,9 +374,9 @@ static void test_of_an_open_device_no_cache_is_asked(void **state)
 	(void)state;
 	d.backend = &lower;
 	users = BLOCK_USERS_REAL;
-	nothing_is_left();
 	stop(false);
-	assert_string_equal(seen, "gone ");
+	assert_string_equal(seen, "refused ");
+	assert_non_null(strstr(d.flush.words, "fio[7]"));
 }
 
 static void test_force_hurries_caches(void **state)
@@ -346,12 +412,16 @@ int main(void)
 		cmocka_unit_test_setup(test_a_good_flush_goes_on, fresh),
 		cmocka_unit_test_setup(test_a_failed_one_keeps_the_device, fresh),
 		cmocka_unit_test_setup(test_stopped_again_after_a_failure, fresh),
+		cmocka_unit_test_setup(test_a_new_loss_is_not_passed_over, fresh),
+		cmocka_unit_test_setup(test_what_was_told_is_owed_to_the_user, fresh),
 		cmocka_unit_test_setup(test_force_asks_nobody, fresh),
 		cmocka_unit_test_setup(test_force_does_not_wait_for_the_answer, fresh),
 		cmocka_unit_test_setup(test_late_is_told_and_nothing_cancelled, fresh),
 		cmocka_unit_test_setup(test_what_was_only_read_is_not_flushed, fresh),
 		cmocka_unit_test_setup(test_what_is_owed_is_told, fresh),
 		cmocka_unit_test_setup(test_stopped_by_somebody_else, fresh),
+		cmocka_unit_test_setup(test_force_tells_what_is_owed, fresh),
+		cmocka_unit_test_setup(test_late_while_a_snapshot_is_changed, fresh),
 		cmocka_unit_test_setup(test_caches_write_first, fresh),
 		cmocka_unit_test_setup(test_a_cache_that_cannot_keeps_the_device, fresh),
 		cmocka_unit_test_setup(test_caches_come_back_after_a_failed_flush, fresh),

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "storage/owed.h"
 #include "ublk/device/device_internal.h"
 #include "ublk/openers.h"
 
@@ -74,6 +75,7 @@ static int fresh(void **state)
 {
 	(void)state;
 	memset(&d, 0, sizeof(d));
+	backend_owed_begin(&node, NULL);
 	d.host = &host;
 	d.state = DEVICE_LIVE;
 	d.backend = &node;
@@ -169,6 +171,9 @@ static void test_what_is_refused(void **state)
 	d.stop_wanted = d.stop_force = true;
 	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), -EBUSY);
 	d.stop_wanted = false;
+	d.flush.busy = true; /* caches come back from a stop that was refused */
+	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), -EBUSY);
+	d.flush.busy = false;
 	node.ops = &plain;
 	assert_int_equal(ask(BACKEND_SNAPSHOT_CREATE, false), -EOPNOTSUPP);
 	assert_non_null(strstr(error, "no backend"));
@@ -238,6 +243,8 @@ static struct backend_device upper = { .ops = &cache_node, .name = "upper", .chi
 static int fresh_caches(void **state)
 {
 	fresh(state);
+	backend_owed_begin(&lower, NULL);
+	backend_owed_begin(&upper, NULL);
 	d.backend = &upper;
 	asked[0] = '\0';
 	cache_job = NULL;
