@@ -12,11 +12,16 @@
 
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/util.h"
 #include "filters/stripe/stripe.h"
+
+/* So much of a backend without a label must be empty, if its chunk has as much. */
+#define STRIPE_LOOK_BYTES 131072u
 
 struct stripe_visit {
 	struct stripe_device *d;
 	unsigned idx;		  /* whose turn it is */
+	uint64_t looked_bytes;	  /* of it: so many from its beginning have been read */
 	struct stripe_label made; /* what is written */
 	struct stripe_label label[BACKEND_CHILDREN_MAX];
 	void *buf;
@@ -54,10 +59,11 @@ static void stripe_ask(struct backend_visit *visit, enum backend_op op, const ch
 {
 	struct stripe_visit *v = stripe_visit_of(visit);
 	uint32_t bytes = op == BACKEND_FLUSH ? 0 : STRIPE_LABEL_BYTES;
+	uint64_t at_bytes = op == BACKEND_READ ? v->looked_bytes : 0;
 	int ret;
 
 	visit->doing = doing;
-	ret = backend_visit_io(visit, v->idx, op, 0, v->buf, bytes, fn);
+	ret = backend_visit_io(visit, v->idx, op, at_bytes, v->buf, bytes, fn);
 	if (ret < 0)
 		stripe_opened(visit, ret);
 }
@@ -161,6 +167,25 @@ static void stripe_judge(struct backend_visit *visit)
 	}
 }
 
+/*
+ * Of what has been read. True: there is no label, and more is to be read: file systems leave their
+ * first block empty, and what has data is no new stripe.
+ */
+static bool stripe_look_on(struct stripe_visit *v)
+{
+	uint64_t most_bytes = MIN(1ull << v->d->shift, (uint64_t)STRIPE_LOOK_BYTES);
+	struct stripe_label *label = &v->label[v->idx];
+	struct stripe_label found;
+
+	stripe_label_parse(&found, v->buf);
+	if (v->looked_bytes == 0)
+		*label = found;
+	else if (found.kind != STRIPE_LABEL_NONE)
+		label->kind = STRIPE_LABEL_FOREIGN;
+	v->looked_bytes += STRIPE_LABEL_BYTES;
+	return label->kind == STRIPE_LABEL_NONE && v->looked_bytes < most_bytes;
+}
+
 static void stripe_label_read(struct backend_visit *visit, int result)
 {
 	struct stripe_visit *v = stripe_visit_of(visit);
@@ -169,8 +194,11 @@ static void stripe_label_read(struct backend_visit *visit, int result)
 		stripe_opened(visit, result);
 		return;
 	}
-	stripe_label_parse(&v->label[v->idx], v->buf);
-	if (++v->idx < v->d->child_nr)
+	if (!stripe_look_on(v)) {
+		v->looked_bytes = 0;
+		v->idx++;
+	}
+	if (v->idx < v->d->child_nr)
 		stripe_ask(visit, BACKEND_READ, "reading the label", stripe_label_read);
 	else
 		stripe_judge(visit);

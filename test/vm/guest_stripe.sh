@@ -140,6 +140,12 @@ labelled_as() {
 	device=$(node one)
 }
 refused() { said "$1" ublkctl list; }
+truncate -s 16M "${disks[@]}"
+printf x | dd of="${disks[2]}" bs=1 seek=60000 conv=notrunc status=none
+labelled_as "${disks[@]}"
+ok "verify: one with data is no new one" refused 'backend 3 of the stripe begins with data'
+stop_daemon
+rm -f "${disks[@]}"
 ok "verify: a stripe is made" labelled_as "${disks[@]}"
 ok "verify: it costs a chunk of each" test "$(blockdev --getsize64 "$device")" = $(((64 << 20) - 4 * chunk))
 ok "verify: content" verify "$device" --bsrange=4k-256k --blockalign=4k --iodepth=16 --size=32M --io_size=16M
