@@ -237,6 +237,8 @@ static int execute(struct sim_op *op, struct storage *st)
 		if (st && !sim_defect_always(DEFECT_NO_FSYNC))
 			storage_flush(st, op->at_submit);
 		return 0;
+	case IORING_OP_FADVISE: /* its page cache is none; not each kernel has it */
+		return sim_one_in(8) ? -EINVAL : 0;
 	}
 	sim_fail("the disk does not know opcode %u", op->sqe.opcode);
 }
