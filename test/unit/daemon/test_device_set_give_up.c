@@ -1,5 +1,6 @@
-/* device set: devices that a dead daemon left are removed, in each phase; and what the end leaves.
- */
+/* device set: devices that a dead daemon left are removed, in each phase; what the
+ * end leaves; and what the storage of one that is gone has not. */
+#define FAKE_PROBES
 #include "test/rig/device_set_adopt_rig.h"
 
 static void test_del_while_adopted(void **state)
@@ -215,6 +216,40 @@ static void test_stop_all_while_adopting(void **state)
 	assert_string_equal(note_of("slow"), "none");
 }
 
+static void test_a_loss_is_told(void **state)
+{
+	struct member *m;
+	struct told t;
+
+	(void)state;
+	rig_backend = "{type: net, path: lossy}";
+	m = add("a", true);
+	run();
+	device_set_del(&device_set, m, false);
+	watch(&t, m);
+	run();
+	assert_string_equal(state_of("a"), "none");
+	assert_int_equal(t.outcome, DEVICE_SET_GONE);
+	assert_non_null(strstr(t.error, "the device is gone, but its storage has not all"));
+}
+
+/* What it is to be next may be served without the rest of its bytes: who reloads again wants it. */
+static void test_a_loss_stops_a_reload(void **state)
+{
+	(void)state;
+	rig_backend = "{type: net, path: lossy}";
+	add("a", true);
+	run();
+	rig_backend = "{type: mem, size: 1M}";
+	reload("a");
+	run();
+	assert_string_equal(state_of("a"), "failed");
+	assert_non_null(strstr(device_set_find(&device_set, "a")->error, "a: 2 blocks"));
+	reload("a");
+	run();
+	assert_string_equal(state_of("a"), "live");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -230,6 +265,8 @@ int main(void)
 		ADOPT(test_reload_between_gone_and_sweep),
 		ADOPT(test_stop_all_leaves_what_is_kept),
 		ADOPT(test_stop_all_while_adopting),
+		ADOPT(test_a_loss_is_told),
+		ADOPT(test_a_loss_stops_a_reload),
 	};
 
 	return cmocka_run_group_tests_name("device_set_give_up", tests, quiet, end);

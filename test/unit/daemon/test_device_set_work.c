@@ -529,39 +529,6 @@ static void test_late_to_close(void **state)
 	run_until("a", "none");
 }
 
-/* ---- what its storage has not ---- */
-
-static void test_a_loss_is_told(void **state)
-{
-	struct member *m;
-	struct told t;
-
-	(void)state;
-	rig_backend = "{type: net, path: lossy}";
-	m = add("a", true);
-	run_until("a", "live");
-	device_set_del(&device_set, m, false);
-	watch(&t, m);
-	run_until("a", "none");
-	assert_int_equal(t.outcome, DEVICE_SET_GONE);
-	assert_non_null(strstr(t.error, "the device is gone, but its storage has not all"));
-}
-
-/* What it is to be next may be served without the rest of its bytes: who reloads again wants it. */
-static void test_a_loss_stops_a_reload(void **state)
-{
-	(void)state;
-	rig_backend = "{type: net, path: lossy}";
-	add("a", true);
-	run_until("a", "live");
-	rig_backend = "{type: mem, size: 1M}";
-	reload("a");
-	run_until("a", "failed");
-	assert_non_null(strstr(device_set_find(&device_set, "a")->error, "a: 2 blocks"));
-	reload("a");
-	run_until("a", "live");
-}
-
 /* ---- devices over devices ---- */
 
 static void test_over_another_device(void **state)
@@ -599,8 +566,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EXAMINE(test_good),
-		EXAMINE(test_a_loss_is_told),
-		EXAMINE(test_a_loss_stops_a_reload),
 		EXAMINE(test_who_does_not_ask),
 		EXAMINE(test_bad),
 		EXAMINE(test_open_and_not_started),
