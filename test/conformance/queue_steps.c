@@ -508,6 +508,34 @@ static void test_flush_is_cancelled(void)
 	tap_end();
 }
 
+/* What has ended before it began is covered, and nothing else. */
+static void test_flush_of_the_driver(void)
+{
+	if (!tap_begin("flush: which writes a good one of the driver has covered"))
+		return;
+	qrig_open(false);
+	keeps = true;
+	qrig_bring(0, BACKEND_WRITE);
+	qrig_answer(0);
+	pass(1);
+	qrig_bring(1, BACKEND_WRITE);
+	qrig_bring(2, UBLK_IO_OP_FLUSH);
+	qrig_answer(1);
+	EXPECT(qrig.queue.writes_flushed == 0, "before its end");
+	qrig_answer(2);
+	pass(1);
+	EXPECT(queue_writes(&qrig.queue) == 2 && qrig.queue.writes_flushed == 1, "%llu of %llu",
+	       (unsigned long long)qrig.queue.writes_flushed,
+	       (unsigned long long)queue_writes(&qrig.queue));
+	qrig_bring(2, UBLK_IO_OP_FLUSH);
+	out_nr--;
+	backend_io_complete(kept_of[2], -EIO);
+	pass(1);
+	EXPECT(qrig.queue.writes_flushed == 1, "one that fails covers nothing");
+	qrig_close(false);
+	tap_end();
+}
+
 int main(int argc, char **argv)
 {
 	bool has_only = argc > 2 && strcmp(argv[argc - 2], "--only") == 0;
@@ -528,6 +556,7 @@ int main(int argc, char **argv)
 	test_flush();
 	test_flush_waits_for_a_tag();
 	test_flush_is_cancelled();
+	test_flush_of_the_driver();
 	test_late_refusal();
 	return tap_finish();
 }

@@ -73,6 +73,11 @@ goes_bad plain
 ok "plain: ... with a storage that takes nothing" ublkctl del plain
 rm $trigger
 ok "plain: it is added again" add plain
+ok "plain: A, flushed by its user" fill plain A 1 conv=fsync
+goes_bad plain
+ok "plain: it is stopped at once, too" ublkctl del plain
+rm $trigger
+ok "plain: and added again" add plain
 ok "plain: A, not flushed" fill plain A 1
 goes_bad plain
 ok "plain: a stop is refused" says 1 'a FLUSH failed' ublkctl del plain

@@ -121,6 +121,8 @@ struct queue {
 	struct mail attached_mail, drained_mail, fenced_mail, flushed_mail, released_mail;
 	uint64_t fence_bytes;
 	struct timer fence_timer;
+	/* queue_writes that the last good FLUSH of the driver has covered. Any thread: relaxed. */
+	uint64_t writes_flushed;
 	struct tag_io *flush_io; /* queue_flush: what has the FLUSH; NULL: nothing has */
 	int flush_result;
 	struct timer flush_timer;
@@ -171,6 +173,10 @@ void queue_flush(struct queue *q);
 
 /* Main thread, after drained (and fenced, and flushed): gives everything back. */
 void queue_release(struct queue *q);
+
+/* Any thread: requests that change bytes and have ended, however. Counted with instruments alone.
+ */
+uint64_t queue_writes(const struct queue *q);
 
 /* Worst-case bytes of data buffers of one queue. */
 static inline uint64_t queue_buffer_bytes(unsigned depth, uint32_t max_io_bytes)

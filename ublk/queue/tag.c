@@ -133,6 +133,8 @@ static __attribute__((noinline)) void tag_finish_any(struct queue *q, struct tag
 
 	if (result == 0 && has_data)
 		result = tag_bytes_back(q, io);
+	else if (result == 0 && request->op == BACKEND_FLUSH)
+		__atomic_store_n(&q->writes_flushed, io->writes_before, __ATOMIC_RELAXED);
 	if (result < 0)
 		io_error_tell(io, result);
 	else if (has_data)
@@ -291,6 +293,16 @@ static int decode(struct queue *q, struct tag_io *io)
 	return 0;
 }
 
+uint64_t queue_writes(const struct queue *q)
+{
+	uint64_t nr = 0;
+
+	for (unsigned op = BACKEND_WRITE; op < BACKEND_OP_NR; op++)
+		if (op != BACKEND_FLUSH)
+			nr += counter_read(&q->stats.op[op].done);
+	return nr;
+}
+
 static inline void tag_begin(struct queue *q, struct tag_io *io, uint64_t now_ns)
 {
 	io->start_ns = now_ns;
@@ -315,6 +327,8 @@ static __attribute__((noinline)) void serve_any(struct queue *q, struct tag_io *
 	tag_begin(q, io, now_ns);
 	if ((q->care & QUEUE_CANCELLING) && ret == 0)
 		ret = -EIO;
+	if (io->request.op == BACKEND_FLUSH)
+		io->writes_before = queue_writes(q);
 	if (ret == 0 && fault_no_fua())
 		io->request.flags &= (uint8_t)~BACKEND_FUA;
 	if (ret < 0 || (io->request.op == BACKEND_FLUSH && fault_no_flush()))

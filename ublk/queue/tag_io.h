@@ -37,6 +37,7 @@ struct tag_io {
 	enum tag_state state;
 	struct queue *queue;
 	struct list_node busy;
+	uint64_t writes_before; /* FLUSH: queue_writes when it began */
 } __attribute__((aligned(64)));
 
 /* An I/O touches four cache lines of its tag, and a fifth when its backend is busy. */

@@ -263,6 +263,18 @@ static void test_what_was_only_read_is_not_flushed(void **state)
 	assert_string_equal(seen, "gone ");
 }
 
+/* His FLUSH has brought all of it there: a storage that is gone keeps no device. */
+static void test_what_its_user_has_flushed_is_not_flushed(void **state)
+{
+	(void)state;
+	queue.writes_flushed = 1;
+	assert_int_equal(device_stop(&d, false, NS_PER_SEC), 0);
+	d.cmd.op.state = OP_INFLIGHT; /* nothing of the rest of the stop goes on */
+	turn();
+	assert_string_equal(seen, "");
+	assert_true(d.flush.is_good);
+}
+
 static void test_what_is_owed_is_told(void **state)
 {
 	(void)state;
@@ -418,6 +430,7 @@ int main(void)
 		cmocka_unit_test_setup(test_force_does_not_wait_for_the_answer, fresh),
 		cmocka_unit_test_setup(test_late_is_told_and_nothing_cancelled, fresh),
 		cmocka_unit_test_setup(test_what_was_only_read_is_not_flushed, fresh),
+		cmocka_unit_test_setup(test_what_its_user_has_flushed_is_not_flushed, fresh),
 		cmocka_unit_test_setup(test_what_is_owed_is_told, fresh),
 		cmocka_unit_test_setup(test_stopped_by_somebody_else, fresh),
 		cmocka_unit_test_setup(test_force_tells_what_is_owed, fresh),
