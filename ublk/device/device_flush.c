@@ -112,6 +112,13 @@ void device_queue_flushed(struct queue *q, int result)
 	flush_end(d, result);
 }
 
+/* What has failed before was written again, and flushed, by its user. */
+static void flush_is_needless(struct device *d)
+{
+	d->flush.has_failed = false;
+	flush_end(d, 0);
+}
+
 static void flush_below(struct device *d, int ret)
 {
 	if (ret == 0 && flush_matters(d)) {
@@ -141,7 +148,7 @@ static void flush_begin(struct timer *timer)
 	else if (was_written(d))
 		queue_flush(&d->queues[0]);
 	else
-		flush_end(d, 0);
+		flush_is_needless(d);
 	if (ret < 0)
 		flush_below(d, ret);
 }

@@ -268,11 +268,13 @@ static void test_what_its_user_has_flushed_is_not_flushed(void **state)
 {
 	(void)state;
 	queue.writes_flushed = 1;
+	d.flush.has_failed = true; /* a stop before was refused */
 	assert_int_equal(device_stop(&d, false, NS_PER_SEC), 0);
 	d.cmd.op.state = OP_INFLIGHT; /* nothing of the rest of the stop goes on */
 	turn();
 	assert_string_equal(seen, "");
 	assert_true(d.flush.is_good);
+	assert_string_equal(device_loss(&d), "");
 }
 
 static void test_what_is_owed_is_told(void **state)
