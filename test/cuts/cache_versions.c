@@ -1,8 +1,10 @@
 /* A cache whose origin is written by others while no cache has it open. Prints TAP. */
 #include <errno.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "filters/cache/cache_store.h"
+#include "storage/owed.h"
 #include "test/cuts/cache_case.h"
 
 #define WARM_BYTES (20 * BLOCK)
@@ -64,21 +66,63 @@ static void another_opens(bool writes)
 		put_value(VALUE_LATER, 0, ORIGIN_BYTES);
 }
 
-static void expect_refused(void)
+/* With what a process has left, or without. */
+static int open_with(int stored_fd, int owed_fd)
 {
-	char bytes[64];
-
 	cache_rig_init(&rig, 0);
 	rig.origin = origin;
 	rig.store = store;
 	rig.config = &config;
 	rig.depth = 16;
+	rig.owed_fd = owed_fd;
+	return cache_rig_open(&rig, stored_fd);
+}
+
+static void expect_refused_with(int stored_fd)
+{
+	char bytes[64];
+	int ret = open_with(stored_fd, 0);
+
 	snprintf(bytes, sizeof(bytes), "the store has %u bytes that were never written",
 		 DIRTY_BYTES);
-	EXPECT(cache_rig_open(&rig, 0) == -ESTALE, "it is opened");
+	EXPECT(ret == -ESTALE, "%d %s", ret, rig.words);
 	EXPECT(strstr(rig.words, bytes) && strstr(rig.words, "changed without the cache") &&
 		       strstr(rig.words, "--discard") && strstr(rig.words, "written over it"),
 	       "%s", rig.words);
+}
+
+static void expect_refused(void)
+{
+	expect_refused_with(0);
+}
+
+static void free_disks(void)
+{
+	disk_free(origin);
+	disk_free(store);
+}
+
+/* The process is dead, its memory is left; who looks on has the disks as they were then. */
+static int die(int *ret_owed_fd)
+{
+	struct disk *left_store = disk_new(&prng, store->capacity, false, true);
+	struct disk *left_origin = disk_new(&prng, origin->capacity, false, true);
+	int fd = cuts_copy_memory(backend_stored_fd(rig.device, 0));
+
+	if (ret_owed_fd)
+		*ret_owed_fd = cuts_copy_memory(rig.owed_fd);
+	disk_copy(store, left_store);
+	disk_copy(origin, left_origin);
+	left_origin->version_kind = origin->version_kind;
+	snprintf(left_origin->ours, sizeof(left_origin->ours), "%s", origin->ours);
+	snprintf(left_origin->found, sizeof(left_origin->found), "%s", origin->found);
+	left_origin->content = origin->content;
+	left_origin->opening_nr = origin->opening_nr;
+	cache_rig_close(&rig);
+	free_disks();
+	store = left_store;
+	origin = left_origin;
+	return fd;
 }
 
 static void expect_dropped(void)
@@ -287,6 +331,26 @@ static void check_force(void)
 	end_all();
 }
 
+/* What the memory of a dead process has of clean blocks is forgotten, too. */
+static void check_force_adopted(void)
+{
+	int fd;
+
+	if (!open_kind(BACKEND_VERSION_LASTING, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	settle();
+	fd = die(NULL);
+	another_opens(true);
+	expect_refused_with(fd);
+	with_store(cache_store_accept, 0);
+	EXPECT(open_with(fd, 0) == 0, "%s", rig.words);
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a dirty byte is lost");
+	for (unsigned i = 3; i < 20; i++)
+		EXPECT(read_is(i * BLOCK, BLOCK, VALUE_LATER), "an old byte of block %u", i);
+	end_all();
+	close(fd);
+}
+
 static void check_discard(void)
 {
 	if (!open_kind(BACKEND_VERSION_LASTING, CACHE_WRITEBACK) || !make_dirty())
@@ -298,6 +362,173 @@ static void check_discard(void)
 		return;
 	EXPECT(cache()->ix->used_nr == 0, "%u blocks are left", cache()->ix->used_nr);
 	EXPECT(read_is(0, DIRTY_BYTES, VALUE_LATER), "an old byte");
+	end_all();
+}
+
+/* ---- opens that fail ---- */
+
+static uint64_t drain_begins; /* write_nr of the origin; UINT64_MAX: it has begun */
+
+static void copy_at_write(void *arg)
+{
+	if (drain_begins == UINT64_MAX || origin->write_nr == drain_begins)
+		return;
+	drain_begins = UINT64_MAX;
+	disk_copy(store, arg);
+}
+
+/* An open that fails at its end leaves the note: nobody of us has written. */
+static void check_unflushed_open(void)
+{
+	if (!open_kind(BACKEND_VERSION_NOW, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	close_undrained();
+	disk_fail_flushes(origin, 1);
+	EXPECT(open_with(0, 0) == -EIO, "%s", rig.words);
+	disk_fail_flushes(origin, 0);
+	another_opens(true);
+	expect_refused();
+	free_disks();
+}
+
+/* ... and after a drain notes what there is then. */
+static void fail_second_flush(void *arg)
+{
+	struct disk *d = arg;
+
+	disk_fail_flushes(d, d->flush_nr > 0);
+}
+
+static void check_unflushed_after_drain(void)
+{
+	uint64_t before;
+
+	if (!open_kind(BACKEND_VERSION_NOW, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	close_undrained();
+	config.mode = CACHE_WRITETHROUGH;
+	before = origin->write_nr;
+	origin->flush_nr = 0;
+	cache_rig_init(&rig, 0);
+	rig.origin = origin;
+	rig.store = store;
+	rig.config = &config;
+	rig.depth = 16;
+	rig.on_step = fail_second_flush;
+	rig.arg = origin;
+	EXPECT(cache_rig_open(&rig, 0) == -EIO && origin->write_nr > before, "%s", rig.words);
+	disk_fail_flushes(origin, 0);
+	another_opens(true);
+	expect_refused();
+	free_disks();
+}
+
+/* It is given up in the middle of the drain, as by whoever removes the device: no last words. */
+static void check_cut_in_drain(void)
+{
+	struct disk *left;
+
+	if (!open_kind(BACKEND_VERSION_NOW, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	close_undrained();
+	left = disk_new(&prng, store->capacity, false, true);
+	config.mode = CACHE_WRITETHROUGH;
+	cache_rig_init(&rig, 0);
+	rig.origin = origin;
+	rig.store = store;
+	rig.config = &config;
+	rig.depth = 16;
+	rig.on_step = copy_at_write;
+	rig.arg = left;
+	drain_begins = origin->write_nr;
+	EXPECT(cache_rig_open(&rig, 0) == 0 && cache_rig_close(&rig) == 0, "%s", rig.words);
+	EXPECT(drain_begins == UINT64_MAX, "it was not drained");
+	disk_free(store);
+	store = left;
+	another_opens(true);
+	expect_refused();
+	EXPECT(strstr(rig.words, "did not answer"), "%s", rig.words);
+	with_store(cache_store_accept, 0);
+	if (!open_cache())
+		return;
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a dirty byte is lost");
+	end_all();
+}
+
+/* A web server that does not say its version once. */
+static void check_silent_once(void)
+{
+	if (!open_kind(BACKEND_VERSION_LASTING, CACHE_READTHROUGH))
+		return;
+	config.mode = CACHE_READTHROUGH;
+	EXPECT(cache_rig_close(&rig) == 0);
+	origin->is_read_only = true;
+	if (!open_cache())
+		return;
+	EXPECT(cache_rig_close(&rig) == 0);
+	origin->version_kind = BACKEND_VERSION_NONE;
+	if (!open_cache())
+		return;
+	EXPECT(cache()->stats.moved_bytes == 0, "it is dropped");
+	EXPECT(cache_rig_close(&rig) == 0);
+	origin->version_kind = BACKEND_VERSION_LASTING;
+	another_opens(true);
+	expect_dropped();
+}
+
+/* ---- memory that waits ---- */
+
+/* What was made anew, and failed then, is not refused. */
+static void check_adopt_again(void)
+{
+	int fd;
+
+	if (!open_kind(BACKEND_VERSION_LASTING, CACHE_WRITEBACK))
+		return;
+	fd = die(NULL);
+	another_opens(true);
+	disk_fail_flushes(origin, 1);
+	origin->is_plain = false;
+	EXPECT(open_with(fd, 0) == -EIO, "%s", rig.words);
+	disk_fail_flushes(origin, 0);
+	EXPECT(open_with(fd, 0) == 0, "%s", rig.words);
+	EXPECT(read_is(0, BLOCK, VALUE_LATER) && read_is(10 * BLOCK, BLOCK, VALUE_LATER),
+	       "an old byte");
+	end_all();
+	close(fd);
+}
+
+static void fail_all(void *arg)
+{
+	((struct disk *)arg)->error_one_in = 1;
+}
+
+/* Its store is owed a FLUSH, and has been given up: it is not to be trusted. */
+static void check_given_up_is_owed(void)
+{
+	int owed, fd;
+
+	if (!open_new(CACHE_WRITETHROUGH, 80, ORIGIN_BYTES))
+		return;
+	EXPECT(cache_rig_close(&rig) == 0);
+	owed = memfd_create("owed", MFD_CLOEXEC);
+	ASSERT(ftruncate(owed, BACKEND_OWED_BYTES) == 0);
+	EXPECT(open_with(0, owed) == 0, "%s", rig.words);
+	EXPECT(run_job(BACKEND_CACHE_WARM, 0, WARM_BYTES) == 0, "%s", rig.job.words);
+	settle();
+	EXPECT(cache_rig_do(&rig, BACKEND_FLUSH, 0, 0) == 0);
+	settle();
+	store->on_flush_failed = fail_all;
+	store->on_flush_failed_arg = store;
+	disk_fail_flushes(store, 1);
+	EXPECT(write_value(0, DIRTY_BYTES), "a WRITE fails");
+	settle();
+	EXPECT(cache()->is_off && cache()->is_wiped, "the store is not given up");
+	store->error_one_in = 0;
+	fd = die(&owed);
+	EXPECT(open_with(fd, owed) == 0, "%s", rig.words);
+	EXPECT(backend_was_owed(rig.device->child->sibling), "nothing is owed");
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "an old byte");
 	end_all();
 }
 
@@ -317,6 +548,14 @@ int main(int argc, char **argv)
 		  check_undrained_open },
 		{ "dirty blocks are forced", check_force },
 		{ "dirty blocks are discarded", check_discard },
+		{ "dirty blocks are forced, and memory waits", check_force_adopted },
+		{ "an open whose last FLUSH fails, then another wrote", check_unflushed_open },
+		{ "... after dirty blocks were written", check_unflushed_after_drain },
+		{ "an open ends in the middle of dirty blocks, then another wrote",
+		  check_cut_in_drain },
+		{ "a version that is not said once", check_silent_once },
+		{ "memory of a store that was made anew since", check_adopt_again },
+		{ "memory of a store that was given up, and is owed", check_given_up_is_owed },
 	};
 
 	return run_checks(argc, argv, checks, ARRAY_SIZE(checks));
