@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "filters/cache/cache_store.h"
+#include "filters/cache/cache_visit.h"
 #include "storage/owed.h"
 #include "test/cuts/cache_case.h"
 
@@ -66,14 +67,19 @@ static void another_opens(bool writes)
 		put_value(VALUE_LATER, 0, ORIGIN_BYTES);
 }
 
-/* With what a process has left, or without. */
-static int open_with(int stored_fd, int owed_fd)
+static void set_rig(void)
 {
 	cache_rig_init(&rig, 0);
 	rig.origin = origin;
 	rig.store = store;
 	rig.config = &config;
 	rig.depth = 16;
+}
+
+/* With what a process has left, or without. */
+static int open_with(int stored_fd, int owed_fd)
+{
+	set_rig();
 	rig.owed_fd = owed_fd;
 	return cache_rig_open(&rig, stored_fd);
 }
@@ -266,11 +272,7 @@ static void check_undrained_open(void)
 	close_undrained();
 	config.mode = CACHE_WRITETHROUGH;
 	origin->error_one_in = 1;
-	cache_rig_init(&rig, 0);
-	rig.origin = origin;
-	rig.store = store;
-	rig.config = &config;
-	rig.depth = 16;
+	set_rig();
 	EXPECT(cache_rig_open(&rig, 0) == -EIO || cache_rig_open(&rig, 0) == -ENOSPC, "%s",
 	       rig.words);
 	origin->error_one_in = 0;
@@ -409,11 +411,7 @@ static void check_unflushed_after_drain(void)
 	config.mode = CACHE_WRITETHROUGH;
 	before = origin->write_nr;
 	origin->flush_nr = 0;
-	cache_rig_init(&rig, 0);
-	rig.origin = origin;
-	rig.store = store;
-	rig.config = &config;
-	rig.depth = 16;
+	set_rig();
 	rig.on_step = fail_second_flush;
 	rig.arg = origin;
 	EXPECT(cache_rig_open(&rig, 0) == -EIO && origin->write_nr > before, "%s", rig.words);
@@ -433,11 +431,7 @@ static void check_cut_in_drain(void)
 	close_undrained();
 	left = disk_new(&prng, store->capacity, false, true);
 	config.mode = CACHE_WRITETHROUGH;
-	cache_rig_init(&rig, 0);
-	rig.origin = origin;
-	rig.store = store;
-	rig.config = &config;
-	rig.depth = 16;
+	set_rig();
 	rig.on_step = copy_at_write;
 	rig.arg = left;
 	drain_begins = origin->write_nr;
@@ -447,11 +441,54 @@ static void check_cut_in_drain(void)
 	store = left;
 	another_opens(true);
 	expect_refused();
-	EXPECT(strstr(rig.words, "did not answer"), "%s", rig.words);
 	with_store(cache_store_accept, 0);
 	if (!open_cache())
 		return;
 	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a dirty byte is lost");
+	end_all();
+}
+
+/* As if a minute had passed without an answer. */
+static void pass_a_minute(void *arg)
+{
+	struct cache_visit *v = cache()->visit;
+
+	if (!v || v->is_given_up || origin->write_nr == *(uint64_t *)arg || origin->flight_nr == 0)
+		return;
+	v->stuck_nr = v->ended_nr;
+	reactor_timer_cancel(rig.home, &v->stuck);
+	v->stuck.fn(&v->stuck);
+}
+
+static void check_given_up(enum backend_version_kind kind)
+{
+	uint64_t before;
+
+	if (!open_kind(kind, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	before = origin->write_nr;
+	rig.on_step = pass_a_minute;
+	rig.arg = &before;
+	EXPECT(cache_rig_close(&rig) == -ETIMEDOUT, "it is closed as if nothing were wrong");
+}
+
+static void check_hangs(void)
+{
+	check_given_up(BACKEND_VERSION_NOW);
+	another_opens(true);
+	expect_refused();
+	EXPECT(strstr(rig.words, "did not answer"), "%s", rig.words);
+	free_disks();
+}
+
+/* One without a version is written. */
+static void check_hangs_without_version(void)
+{
+	check_given_up(BACKEND_VERSION_NONE);
+	if (!open_cache())
+		return;
+	EXPECT(cache()->ix->dirty_nr > 0, "nothing is dirty");
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a byte is lost");
 	end_all();
 }
 
@@ -553,6 +590,8 @@ int main(int argc, char **argv)
 		{ "... after dirty blocks were written", check_unflushed_after_drain },
 		{ "an open ends in the middle of dirty blocks, then another wrote",
 		  check_cut_in_drain },
+		{ "an origin that hangs, then another wrote", check_hangs },
+		{ "... without a version", check_hangs_without_version },
 		{ "a version that is not said once", check_silent_once },
 		{ "memory of a store that was made anew since", check_adopt_again },
 		{ "memory of a store that was given up, and is owed", check_given_up_is_owed },
