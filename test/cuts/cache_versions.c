@@ -227,8 +227,7 @@ static void check_now_refused(void)
 	expect_refused();
 	/* The next try is no better. */
 	expect_refused();
-	disk_free(origin);
-	disk_free(store);
+	free_disks();
 }
 
 static void check_lasting_refused(void)
@@ -238,8 +237,7 @@ static void check_lasting_refused(void)
 	cut_power();
 	another_opens(true);
 	expect_refused();
-	disk_free(origin);
-	disk_free(store);
+	free_disks();
 }
 
 static void check_dirty_kept(enum backend_version_kind kind)
@@ -278,8 +276,7 @@ static void check_undrained_open(void)
 	origin->error_one_in = 0;
 	another_opens(true);
 	expect_refused();
-	disk_free(origin);
-	disk_free(store);
+	free_disks();
 }
 
 /* ---- the ways out ---- */
