@@ -7,8 +7,9 @@
  * pages -> FLUSH -> the origin's version (cache_version.c). So the next start finds all of it.
  *
  * Failure modes: the origin cannot be written, or does not answer for a minute, or the store loses
- * writes: its blocks stay dirty in the store's index, and the next start writes them. The store
- * cannot: what it says stays true, as after a cut.
+ * writes: its blocks stay dirty in the store's index, and the next start writes them, or asks when
+ * the origin did not answer, as nobody can say which version it has then. The store cannot: what it
+ * says stays true, as after a cut.
  */
 #include <errno.h>
 #include <string.h>
@@ -116,7 +117,7 @@ static void cache_drain_ended(struct backend_visit *visit, int result)
 	v->ended_nr++;
 	if (result < 0 && v->result == 0)
 		v->result = result;
-	if (--v->drain_nr == 0)
+	if (--v->drain_nr == 0 && !v->is_given_up)
 		cache_drain_pump(v);
 }
 
@@ -154,6 +155,8 @@ static void cache_drain_flushed(struct backend_visit *visit, int result)
 {
 	struct cache_visit *v = cache_visit_of(visit);
 
+	if (v->is_given_up)
+		return;
 	if (cache_look_at_origin(v->d) && result == 0)
 		result = -EIO;
 	cache_drained(v, result);
@@ -305,26 +308,47 @@ static void cache_close_drained(struct cache_visit *v, int result)
 	cache_last_commit(v, v->is_careful ? cache_closed_dirty : cache_closed);
 }
 
-/* What is under way is cancelled, and nobody hears of it. All that is dirty is named so. */
+/* What is under way is cancelled, and nobody hears of it; its memory is its own until cache_close.
+ */
+static void cache_given_up(struct cache_visit *v, int result)
+{
+	(void)result;
+	reactor_timer_cancel(v->visit->reactor, &v->stuck);
+	backend_visit_done(v->visit, -ETIMEDOUT);
+}
+
+/* All that is dirty is named so. */
+static void cache_give_up(struct cache_visit *v)
+{
+	struct backend_version version;
+
+	backend_version(v->d->device->child, &version);
+	log_warn("the origin does not answer: dirty blocks stay in the store", "node=%s blocks=%u",
+		 v->d->device->name, v->began_nr);
+	backend_fail(v->d->device, -ETIMEDOUT,
+		     "%llu bytes are in its `store` alone, as its `backend` does not answer: %s",
+		     (unsigned long long)v->d->ix->dirty_units * CACHE_UNIT_BYTES,
+		     version.kind == BACKEND_VERSION_NOW
+			     ? "a start with this cache asks whether to write them there"
+			     : "a start with this cache writes them there");
+	v->is_given_up = true;
+	cache_version_void(v, cache_given_up);
+}
+
 static void cache_drain_look(struct timer *timer)
 {
 	struct cache_visit *v = container_of(timer, struct cache_visit, stuck);
-	struct reactor *r = v->visit->reactor;
+	bool is_stuck = v->ended_nr == v->stuck_nr;
 
-	if (v->ended_nr == v->stuck_nr) {
-		log_warn("the origin does not answer: dirty blocks stay in the store",
-			 "node=%s blocks=%u", v->d->device->name, v->began_nr);
-		backend_fail(
-			v->d->device, -ETIMEDOUT,
-			"%llu bytes are in its `store` alone, as its `backend` does not answer: "
-			"a start with this cache writes them there",
-			(unsigned long long)v->d->ix->dirty_units * CACHE_UNIT_BYTES);
-		/* Their memory is theirs until cache_close. */
-		backend_visit_done(v->visit, -ETIMEDOUT);
+	if (v->is_given_up) {
+		/* Nor does the store. */
+		cache_given_up(v, -ETIMEDOUT);
 		return;
 	}
 	v->stuck_nr = v->ended_nr;
-	reactor_timer_arm(r, &v->stuck, ring_clock_ns() + CACHE_STUCK_NS);
+	reactor_timer_arm(v->visit->reactor, &v->stuck, ring_clock_ns() + CACHE_STUCK_NS);
+	if (is_stuck)
+		cache_give_up(v);
 }
 
 static void cache_close_named(struct cache_visit *v, int result)

@@ -105,9 +105,15 @@ static int cache_index_make(struct cache_index *ix)
 	return cache_index_map(ix);
 }
 
+void cache_index_set_header(struct cache_index *ix, const struct cache_header *h)
+{
+	ix->header = *h;
+	ix->kept->header = *h;
+}
+
 void cache_index_set_filled(struct cache_index *ix)
 {
-	ix->kept->header = ix->header;
+	cache_index_set_header(ix, &ix->header);
 	__atomic_store_n(&ix->kept->is_filled, 1, __ATOMIC_RELEASE);
 }
 
@@ -159,7 +165,7 @@ void cache_index_free(struct cache_index *ix)
 
 static bool cache_kept_is_ours(const struct cache_kept *k, const struct cache_header *h)
 {
-	return k->header.instance == h->instance && k->header.origin_bytes == h->origin_bytes &&
+	return k->header.origin_bytes == h->origin_bytes &&
 	       k->header.block_bytes == h->block_bytes && k->header.slot_nr == h->slot_nr &&
 	       memcmp(k->header.origin, h->origin, sizeof(h->origin)) == 0;
 }
@@ -203,11 +209,17 @@ static int cache_index_take(struct cache_index *ix, int fd)
 	if (fstat(fd, &st) < 0 || pread(fd, &k, sizeof(k), 0) != (ssize_t)sizeof(k) ||
 	    k.magic != CACHE_KEPT_MAGIC || k.version != CACHE_KEPT_VERSION || !k.is_filled)
 		return -ENODATA;
+	/* The store was made anew since: what the memory says of its slots is over. */
+	if (k.header.instance != ix->header.instance)
+		return -ENODATA;
 	if (!cache_kept_is_ours(&k, &ix->header) || (uint64_t)st.st_size != ix->area_bytes ||
 	    k.area_bytes != ix->area_bytes)
 		return -EBUSY;
 	if (k.is_off)
 		return -ESTALE;
+	/* Somebody has changed the store since: cache_store_accept. */
+	if (ix->header.generation > k.header.generation)
+		return -ENODATA;
 	ix->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	return ix->fd < 0 ? -errno : cache_index_map(ix);
 }

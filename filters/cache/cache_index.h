@@ -74,11 +74,14 @@ struct cache_index {
 int cache_index_new(struct cache_index **ret_ix, const struct cache_header *h);
 /*
  * What a process before has left, for a store with this header; fd is duplicated. -ENODATA: it is
- * of no use, and nothing is lost with it. -EBUSY: it is of another cache. -ESTALE: it says that
+ * of an index that the store does not have any more, or has changed since. -EBUSY: it is of another
+ * shape. -ESTALE: it says that
  * this store has failed, and is not to be trusted.
  */
 int cache_index_adopt(struct cache_index **ret_ix, const struct cache_header *h, int fd);
 void cache_index_free(struct cache_index *ix); /* accepts NULL */
+/* Before the store's header says so: a header that is newer than the memory's voids the memory. */
+void cache_index_set_header(struct cache_index *ix, const struct cache_header *h);
 /* From now on it may be adopted. */
 void cache_index_set_filled(struct cache_index *ix);
 /* The store's index is not to be trusted any more: who adopts it hears that. */

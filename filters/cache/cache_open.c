@@ -5,11 +5,12 @@
  *   -> (of another origin or shape: only to see that nothing dirty is there; then made anew)
  *   -> the origin is the version that was noted (cache_version.c), else the same
  *   -> (dirty blocks, and the mode is not writeback: they are written to the origin)
- *   -> FLUSH of the origin: what it has now is durable -> done
+ *   -> FLUSH of the origin: what it has now is durable -> its version, or none, is noted -> done
  *
  * Failure modes: a store that holds something else is refused, as is one whose dirty blocks would
  * be lost; what is only clean is dropped with a line in the log. A store that cannot be read or
- * written is refused: what it says of blocks could not be taken back.
+ * written is refused: what it says of blocks could not be taken back. An open that fails leaves the
+ * version that was noted, or after a drain notes the one that there is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -80,12 +81,27 @@ static void cache_open_done(struct cache_visit *v)
 	cache_open_end(v, 0);
 }
 
-static void cache_open_flushed(struct cache_visit *v, int result)
+static void cache_open_noted(struct cache_visit *v, int result)
 {
 	if (result < 0)
 		cache_open_fail(v, result, NULL);
 	else
 		cache_open_done(v);
+}
+
+static void cache_open_unflushed(struct cache_visit *v, int result)
+{
+	cache_open_fail(v, result, NULL);
+}
+
+static void cache_open_flushed(struct cache_visit *v, int result)
+{
+	if (result == 0)
+		cache_version_note(v, cache_open_noted);
+	else if (v->has_drained)
+		cache_version_close(v, result, cache_open_unflushed);
+	else
+		cache_open_fail(v, result, NULL);
 }
 
 static void cache_open_flush(struct cache_visit *v)
@@ -108,10 +124,12 @@ static void cache_open_flush(struct cache_visit *v)
 
 static void cache_made(struct cache_visit *v, int result)
 {
-	if (result < 0)
+	if (result < 0) {
 		cache_open_fail(v, result, NULL);
-	else
-		cache_open_flush(v);
+		return;
+	}
+	v->found = v->wanted;
+	cache_open_flush(v);
 }
 
 static void cache_make(struct cache_visit *v)
@@ -145,31 +163,52 @@ static void cache_open_drained(struct cache_visit *v, int result)
 
 	v->ix = d->ix;
 	d->ix = NULL;
+	if (cache_version_is_unknown(&v->wanted))
+		v->wanted.found[0] = '\0';
 	if (result < 0)
 		cache_version_close(v, result, cache_open_undrained);
 	else
 		cache_open_flush(v);
 }
 
-/* The header is right; the store's index is that of the origin as it is. */
-static void cache_open_noted(struct cache_visit *v, int result)
+static bool cache_open_drains(const struct cache_visit *v)
+{
+	return v->ix->dirty_nr > 0 && v->d->mode != CACHE_WRITEBACK;
+}
+
+/* The header is right, whatever happens now. */
+static void cache_open_ready(struct cache_visit *v, int result)
 {
 	struct cache_device *d = v->d;
-	bool is_drained = v->ix->dirty_nr > 0 && d->mode != CACHE_WRITEBACK;
 
 	if (result < 0) {
 		cache_open_fail(v, result, NULL);
-	} else if (!is_drained) {
+	} else if (!cache_open_drains(v)) {
 		cache_open_flush(v);
-	} else if (d->device->child->limits.caps & BACKEND_CAP_READ_ONLY) {
-		cache_open_fail(v, -EROFS,
-				"the store has blocks that were never written to the origin, which "
-				"is read-only now");
 	} else {
+		v->has_drained = true;
 		d->ix = v->ix;
 		v->ix = NULL;
 		cache_drain_begin(v, cache_open_drained);
 	}
+}
+
+/* The store's index is that of the origin as it is. */
+static void cache_open_goes_on(struct cache_visit *v)
+{
+	if (cache_open_drains(v) && v->d->device->child->limits.caps & BACKEND_CAP_READ_ONLY) {
+		cache_open_fail(v, -EROFS,
+				"the store has blocks that were never written to the origin, which "
+				"is read-only now");
+		return;
+	}
+	if (cache_open_drains(v) && v->version.kind == BACKEND_VERSION_NOW)
+		cache_version_set_unknown(&v->wanted);
+	/* That nothing is noted is true only when it is written to, and that is said last. */
+	if (v->wanted.found[0])
+		cache_version_note(v, cache_open_ready);
+	else
+		cache_open_ready(v, 0);
 }
 
 static uint64_t cache_valid_bytes(const struct cache_index *ix)
@@ -199,10 +238,13 @@ static void cache_open_moved(struct cache_visit *v)
 		return;
 	}
 	snprintf(words, sizeof(words),
-		 "the store has %llu bytes that were never written to the origin, which was "
-		 "changed without the cache since: `ublkctl cache store FILE` shows them, "
-		 "--discard forgets them, --force has them written over it",
-		 dirty_bytes);
+		 "the store has %llu bytes that were never written to the origin, which %s: "
+		 "`ublkctl cache store FILE` shows them, --discard forgets them, --force has them "
+		 "written over it",
+		 dirty_bytes,
+		 cache_version_is_unknown(&v->found)
+			 ? "did not answer then, and may have been changed without the cache since"
+			 : "was changed without the cache since");
 	cache_open_fail(v, -ESTALE, words);
 }
 
@@ -227,7 +269,7 @@ static void cache_open_loaded(struct cache_visit *v)
 	} else if (cache_version_has_moved(v)) {
 		cache_open_moved(v);
 	} else {
-		cache_version_note(v, cache_open_noted);
+		cache_open_goes_on(v);
 	}
 }
 
@@ -283,9 +325,15 @@ static void cache_open_found(struct cache_visit *v)
 	struct cache_device *d = v->d;
 	/* What the store has perhaps lost is not what the process before thinks. */
 	bool is_owed = backend_was_owed(d->device->child->sibling);
-	int ret = d->stored_fd > 0 && !is_owed ? cache_index_adopt(&v->ix, &v->found, d->stored_fd)
-					       : -ENODATA;
+	int ret = d->stored_fd > 0 ? cache_index_adopt(&v->ix, &v->found, d->stored_fd) : -ENODATA;
 
+	/* ... but that it has given up the store is true. */
+	if (is_owed && (ret == 0 || ret == -EBUSY)) {
+		cache_index_free(v->ix);
+		v->ix = NULL;
+		ret = -ENODATA;
+	}
+	v->is_adopted = ret == 0;
 	if (ret == 0)
 		cache_open_loaded(v);
 	else if (ret == -ENODATA)

@@ -5,12 +5,15 @@
  *   open   the origin's version against the header's: another one, and what is clean is dropped,
  *          what is dirty refused -> the header says which one it is from now on
  *   close  of one that changes with each write: the header says which one it is after the last
+ *   drain  of dirty blocks, in an open, or one that a close gives up: the header says that it is
+ *          not known, which no version is
  *
  * An open writes the header before the origin is written: a version that our own writes change is
- * in it only while nobody of us writes.
+ * in it only while nobody of us writes. It is taken out of it last, when nothing else can fail:
+ * nobody would put it back.
  *
  * Failure modes: the header cannot be written: the open fails, the close is told so. A version that
- * cannot be asked for is not noted.
+ * cannot be asked for is not noted; with dirty blocks it is noted as not known.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -60,6 +63,23 @@ void cache_headers_write(struct cache_visit *v, void (*then)(struct cache_visit 
 	cache_header_next(v);
 }
 
+/* ---- not known ---- */
+
+/* No version of an origin is this word. */
+#define CACHE_VERSION_UNKNOWN "unknown"
+
+bool cache_version_is_unknown(const struct cache_header *h)
+{
+	return strcmp(h->found, CACHE_VERSION_UNKNOWN) == 0;
+}
+
+void cache_version_set_unknown(struct cache_header *h)
+{
+	memset(h->found, 0, sizeof(h->found));
+	memcpy(h->found, CACHE_VERSION_UNKNOWN, sizeof(CACHE_VERSION_UNKNOWN));
+	h->ours[0] = '\0';
+}
+
 /* ---- open ---- */
 
 void cache_version_ask(struct cache_visit *v)
@@ -79,15 +99,40 @@ bool cache_version_has_moved(const struct cache_visit *v)
 {
 	struct backend_version_note note;
 
+	/* The process has died in a drain: as one that dies while it serves. */
+	if (v->is_adopted && cache_version_is_unknown(&v->found))
+		return false;
 	memcpy(note.found, v->found.found, sizeof(note.found));
 	memcpy(note.ours, v->found.ours, sizeof(note.ours));
 	return backend_version_has_moved(&note, &v->version);
+}
+
+static void cache_version_noted(struct cache_visit *v, int result)
+{
+	if (result == 0)
+		v->found = v->wanted;
+	v->noted(v, result);
+}
+
+/* It does not say its version today, and we cannot have changed it: the next time it may again. */
+static bool cache_version_is_silent(const struct cache_visit *v)
+{
+	if (v->version.kind != BACKEND_VERSION_NONE || !v->d->is_read_only || !v->found.found[0])
+		return false;
+	log_warn("the origin of a cache does not say its version, as it did before: what others "
+		 "have written to it is not noticed now",
+		 "node=%s was=\"%s\"", v->d->device->name, v->found.found);
+	return true;
 }
 
 void cache_version_note(struct cache_visit *v, void (*then)(struct cache_visit *v, int result))
 {
 	struct cache_header *wanted = &v->wanted;
 
+	if (cache_version_is_silent(v)) {
+		then(v, 0);
+		return;
+	}
 	if (strcmp(wanted->found, v->found.found) == 0 &&
 	    strcmp(wanted->ours, v->found.ours) == 0) {
 		then(v, 0);
@@ -95,8 +140,9 @@ void cache_version_note(struct cache_visit *v, void (*then)(struct cache_visit *
 	}
 	wanted->generation = v->found.generation + 1;
 	wanted->instance = v->found.instance;
-	v->ix->header = *wanted;
-	cache_headers_write(v, then);
+	cache_index_set_header(v->ix, wanted);
+	v->noted = then;
+	cache_headers_write(v, cache_version_noted);
 }
 
 /* ---- close ---- */
@@ -132,8 +178,9 @@ static void cache_version_came(struct helper_job *job)
 {
 	struct cache_version_job *j = container_of(job, struct cache_version_job, job);
 	struct cache_visit *v = j->v;
+	struct cache_index *ix = v->ix ? v->ix : v->d->ix;
 
-	v->wanted = (v->ix ? v->ix : v->d->ix)->header;
+	v->wanted = ix->header;
 	v->wanted.generation++;
 	memcpy(v->wanted.found, j->words, sizeof(v->wanted.found));
 	v->wanted.ours[0] = '\0';
@@ -142,10 +189,30 @@ static void cache_version_came(struct helper_job *job)
 			 "to it is not noticed",
 			 "node=%s error=%s", v->d->device->name, errname(j->ret));
 	if (j->ret < 0)
+		cache_version_set_unknown(&v->wanted);
+	if (j->ret < 0 && ix->dirty_nr == 0) {
 		cache_version_closed(v, 0);
-	else
+	} else {
+		cache_index_set_header(ix, &v->wanted);
 		cache_headers_write(v, cache_version_closed);
+	}
 	free(j);
+}
+
+void cache_version_void(struct cache_visit *v, void (*then)(struct cache_visit *v, int result))
+{
+	struct cache_index *ix = v->d->ix;
+
+	backend_version(v->d->device->child, &v->version);
+	if (v->version.kind != BACKEND_VERSION_NOW) {
+		then(v, 0);
+		return;
+	}
+	v->wanted = ix->header;
+	v->wanted.generation++;
+	cache_version_set_unknown(&v->wanted);
+	cache_index_set_header(ix, &v->wanted);
+	cache_headers_write(v, then);
 }
 
 void cache_version_close(struct cache_visit *v, int result_before,

@@ -37,6 +37,8 @@ struct cache_visit {
 	uint32_t next;
 	struct cache_index *ix; /* being loaded */
 	bool is_other;		/* of another origin, or shape: only dirty blocks matter */
+	bool is_adopted;	/* ... it is the memory of a process before */
+	bool has_drained;	/* dirty blocks may have been written to the origin */
 
 	/* cache_version.c */
 	struct backend_version version; /* of the origin */
@@ -50,7 +52,8 @@ struct cache_visit {
 	uint64_t left; /* units of that slot */
 	unsigned drain_nr;
 	int result;
-	bool is_careful; /* the last commit names nothing new as clean */
+	bool is_careful;  /* the last commit names nothing new as clean */
+	bool is_given_up; /* the drain: what ends of it is of no interest */
 	struct timer stuck;
 	unsigned stuck_nr; /* requests that had ended when it was armed */
 	unsigned ended_nr;
@@ -81,8 +84,13 @@ void cache_headers_write(struct cache_visit *v, void (*then)(struct cache_visit 
 void cache_version_ask(struct cache_visit *v);
 /* Whether the header that was found is of another version. */
 bool cache_version_has_moved(const struct cache_visit *v);
-/* The header says what `wanted` does, of the index that was found. */
+/* In the note of what may have been written since it was noted last: the version is not known. */
+bool cache_version_is_unknown(const struct cache_header *h);
+void cache_version_set_unknown(struct cache_header *h);
+/* The header says what `wanted` does, of the index that was found; `found` then says it too. */
 void cache_version_note(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
+/* Close: the header says that the version is not known, of an origin that would have one. */
+void cache_version_void(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
 /* Nobody of us writes to the origin any more. then gets result_before, or why it is not noted. */
 void cache_version_close(struct cache_visit *v, int result_before,
 			 void (*then)(struct cache_visit *v, int result));

@@ -1,8 +1,11 @@
 /* A cache whose origin is written by others while no cache has it open. Prints TAP. */
 #include <errno.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "filters/cache/cache_store.h"
+#include "filters/cache/cache_visit.h"
+#include "storage/owed.h"
 #include "test/cuts/cache_case.h"
 
 #define WARM_BYTES (20 * BLOCK)
@@ -64,21 +67,66 @@ static void another_opens(bool writes)
 		put_value(VALUE_LATER, 0, ORIGIN_BYTES);
 }
 
-static void expect_refused(void)
+static void set_rig(void)
 {
-	char bytes[64];
-
 	cache_rig_init(&rig, 0);
 	rig.origin = origin;
 	rig.store = store;
 	rig.config = &config;
 	rig.depth = 16;
+}
+
+/* With what a process has left, or without. */
+static int open_with(int stored_fd, int owed_fd)
+{
+	set_rig();
+	rig.owed_fd = owed_fd;
+	return cache_rig_open(&rig, stored_fd);
+}
+
+static void expect_refused_with(int stored_fd)
+{
+	char bytes[64];
+	int ret = open_with(stored_fd, 0);
+
 	snprintf(bytes, sizeof(bytes), "the store has %u bytes that were never written",
 		 DIRTY_BYTES);
-	EXPECT(cache_rig_open(&rig, 0) == -ESTALE, "it is opened");
+	EXPECT(ret == -ESTALE, "%d %s", ret, rig.words);
 	EXPECT(strstr(rig.words, bytes) && strstr(rig.words, "changed without the cache") &&
 		       strstr(rig.words, "--discard") && strstr(rig.words, "written over it"),
 	       "%s", rig.words);
+}
+
+static void expect_refused(void)
+{
+	expect_refused_with(0);
+}
+
+static void free_disks(void)
+{
+	disk_free(origin);
+	disk_free(store);
+}
+
+/* The process is dead, its memory is left; who looks on has the disks as they were then. */
+static int die(void)
+{
+	struct disk *left_store = disk_new(&prng, store->capacity, false, true);
+	struct disk *left_origin = disk_new(&prng, origin->capacity, false, true);
+	int fd = cuts_copy_memory(backend_stored_fd(rig.device, 0));
+
+	disk_copy(store, left_store);
+	disk_copy(origin, left_origin);
+	left_origin->version_kind = origin->version_kind;
+	memcpy(left_origin->ours, origin->ours, sizeof(origin->ours));
+	memcpy(left_origin->found, origin->found, sizeof(origin->found));
+	left_origin->content = origin->content;
+	left_origin->opening_nr = origin->opening_nr;
+	cache_rig_close(&rig);
+	free_disks();
+	store = left_store;
+	origin = left_origin;
+	return fd;
 }
 
 static void expect_dropped(void)
@@ -177,8 +225,7 @@ static void check_now_refused(void)
 	expect_refused();
 	/* The next try is no better. */
 	expect_refused();
-	disk_free(origin);
-	disk_free(store);
+	free_disks();
 }
 
 static void check_lasting_refused(void)
@@ -188,8 +235,18 @@ static void check_lasting_refused(void)
 	cut_power();
 	another_opens(true);
 	expect_refused();
-	disk_free(origin);
-	disk_free(store);
+	free_disks();
+}
+
+/* Nobody else wrote: it goes on, and ends as before. */
+static void expect_dirty_kept(void)
+{
+	config.mode = CACHE_WRITEBACK;
+	if (!open_cache())
+		return;
+	EXPECT(cache()->ix->dirty_nr > 0, "nothing is dirty");
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a byte is lost");
+	close_undrained();
 }
 
 static void check_dirty_kept(enum backend_version_kind kind)
@@ -197,11 +254,8 @@ static void check_dirty_kept(enum backend_version_kind kind)
 	if (!open_kind(kind, CACHE_WRITEBACK) || !make_dirty())
 		return;
 	close_undrained();
-	if (!open_cache())
-		return;
-	EXPECT(cache()->ix->dirty_nr > 0, "nothing is dirty");
-	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a byte is lost");
-	end_all();
+	expect_dirty_kept();
+	free_disks();
 }
 
 static void check_now_dirty_kept(void)
@@ -222,18 +276,14 @@ static void check_undrained_open(void)
 	close_undrained();
 	config.mode = CACHE_WRITETHROUGH;
 	origin->error_one_in = 1;
-	cache_rig_init(&rig, 0);
-	rig.origin = origin;
-	rig.store = store;
-	rig.config = &config;
-	rig.depth = 16;
+	set_rig();
 	EXPECT(cache_rig_open(&rig, 0) == -EIO || cache_rig_open(&rig, 0) == -ENOSPC, "%s",
 	       rig.words);
 	origin->error_one_in = 0;
+	expect_dirty_kept();
 	another_opens(true);
 	expect_refused();
-	disk_free(origin);
-	disk_free(store);
+	free_disks();
 }
 
 /* ---- the ways out ---- */
@@ -287,6 +337,26 @@ static void check_force(void)
 	end_all();
 }
 
+/* What the memory of a dead process has of clean blocks is forgotten, too. */
+static void check_force_adopted(void)
+{
+	int fd;
+
+	if (!open_kind(BACKEND_VERSION_LASTING, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	settle();
+	fd = die();
+	another_opens(true);
+	expect_refused_with(fd);
+	with_store(cache_store_accept, 0);
+	EXPECT(open_with(fd, 0) == 0, "%s", rig.words);
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a dirty byte is lost");
+	for (unsigned i = 3; i < 20; i++)
+		EXPECT(read_is(i * BLOCK, BLOCK, VALUE_LATER), "an old byte of block %u", i);
+	end_all();
+	close(fd);
+}
+
 static void check_discard(void)
 {
 	if (!open_kind(BACKEND_VERSION_LASTING, CACHE_WRITEBACK) || !make_dirty())
@@ -298,6 +368,204 @@ static void check_discard(void)
 		return;
 	EXPECT(cache()->ix->used_nr == 0, "%u blocks are left", cache()->ix->used_nr);
 	EXPECT(read_is(0, DIRTY_BYTES, VALUE_LATER), "an old byte");
+	end_all();
+}
+
+/* ---- opens that fail ---- */
+
+static uint64_t drain_begins; /* write_nr of the origin; UINT64_MAX: it has begun */
+
+static void copy_at_write(void *arg)
+{
+	if (drain_begins == UINT64_MAX || origin->write_nr == drain_begins)
+		return;
+	drain_begins = UINT64_MAX;
+	disk_copy(store, arg);
+}
+
+/* An open that fails at its end leaves the note: nobody of us has written. */
+static void check_unflushed_open(void)
+{
+	if (!open_kind(BACKEND_VERSION_NOW, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	close_undrained();
+	disk_fail_flushes(origin, 1);
+	EXPECT(open_with(0, 0) == -EIO, "%s", rig.words);
+	disk_fail_flushes(origin, 0);
+	another_opens(true);
+	expect_refused();
+	free_disks();
+}
+
+/* ... and after a drain notes what there is then. */
+static void fail_second_flush(void *arg)
+{
+	struct disk *d = arg;
+
+	disk_fail_flushes(d, d->flush_nr > 0);
+}
+
+static void check_unflushed_after_drain(void)
+{
+	uint64_t before;
+
+	if (!open_kind(BACKEND_VERSION_NOW, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	close_undrained();
+	config.mode = CACHE_WRITETHROUGH;
+	before = origin->write_nr;
+	origin->flush_nr = 0;
+	set_rig();
+	rig.on_step = fail_second_flush;
+	rig.arg = origin;
+	EXPECT(cache_rig_open(&rig, 0) == -EIO && origin->write_nr > before, "%s", rig.words);
+	disk_fail_flushes(origin, 0);
+	expect_dirty_kept();
+	another_opens(true);
+	expect_refused();
+	free_disks();
+}
+
+/* It is given up in the middle of the drain, as by whoever removes the device: no last words. */
+static void check_cut_in_drain(void)
+{
+	struct disk *left;
+
+	if (!open_kind(BACKEND_VERSION_NOW, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	close_undrained();
+	left = disk_new(&prng, store->capacity, false, true);
+	config.mode = CACHE_WRITETHROUGH;
+	set_rig();
+	rig.on_step = copy_at_write;
+	rig.arg = left;
+	drain_begins = origin->write_nr;
+	EXPECT(cache_rig_open(&rig, 0) == 0 && cache_rig_close(&rig) == 0, "%s", rig.words);
+	EXPECT(drain_begins == UINT64_MAX, "it was not drained");
+	disk_free(store);
+	store = left;
+	another_opens(true);
+	expect_refused();
+	with_store(cache_store_accept, 0);
+	if (!open_cache())
+		return;
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a dirty byte is lost");
+	end_all();
+}
+
+/* As if a minute had passed without an answer. */
+static void pass_a_minute(void *arg)
+{
+	struct cache_visit *v = cache()->visit;
+
+	if (!v || v->is_given_up || origin->write_nr == *(uint64_t *)arg || origin->flight_nr == 0)
+		return;
+	v->stuck_nr = v->ended_nr;
+	reactor_timer_cancel(rig.home, &v->stuck);
+	v->stuck.fn(&v->stuck);
+}
+
+static void check_given_up(enum backend_version_kind kind)
+{
+	uint64_t before;
+
+	if (!open_kind(kind, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	before = origin->write_nr;
+	rig.on_step = pass_a_minute;
+	rig.arg = &before;
+	EXPECT(cache_rig_close(&rig) == -ETIMEDOUT, "it is closed as if nothing were wrong");
+}
+
+static void check_hangs(void)
+{
+	check_given_up(BACKEND_VERSION_NOW);
+	another_opens(true);
+	expect_refused();
+	EXPECT(strstr(rig.words, "did not answer"), "%s", rig.words);
+	free_disks();
+}
+
+/* One without a version is written. */
+static void check_hangs_without_version(void)
+{
+	check_given_up(BACKEND_VERSION_NONE);
+	expect_dirty_kept();
+	free_disks();
+}
+
+/* A web server that does not say its version once. */
+static void check_silent_once(void)
+{
+	if (!open_kind(BACKEND_VERSION_LASTING, CACHE_READTHROUGH))
+		return;
+	EXPECT(cache_rig_close(&rig) == 0);
+	origin->is_read_only = true;
+	if (!open_cache())
+		return;
+	EXPECT(cache_rig_close(&rig) == 0);
+	origin->version_kind = BACKEND_VERSION_NONE;
+	if (!open_cache())
+		return;
+	EXPECT(cache()->stats.moved_bytes == 0, "it is dropped");
+	EXPECT(cache_rig_close(&rig) == 0);
+	origin->version_kind = BACKEND_VERSION_LASTING;
+	another_opens(true);
+	expect_dropped();
+}
+
+/* ---- memory that waits ---- */
+
+/* What was made anew, and failed then, is not refused. */
+static void check_adopt_again(void)
+{
+	int fd;
+
+	if (!open_kind(BACKEND_VERSION_LASTING, CACHE_WRITEBACK))
+		return;
+	fd = die();
+	another_opens(true);
+	origin->is_plain = false;
+	disk_fail_flushes(origin, 1);
+	EXPECT(open_with(fd, 0) == -EIO, "%s", rig.words);
+	disk_fail_flushes(origin, 0);
+	EXPECT(open_with(fd, 0) == 0, "%s", rig.words);
+	EXPECT(read_is(0, BLOCK, VALUE_LATER) && read_is(10 * BLOCK, BLOCK, VALUE_LATER),
+	       "an old byte");
+	end_all();
+	close(fd);
+}
+
+/* Its store is owed a FLUSH, and has been given up: it is not to be trusted. */
+static void check_given_up_is_owed(void)
+{
+	struct disk *unwritten;
+	int owed, left_owed, fd;
+
+	if (!open_new(CACHE_WRITETHROUGH, 80, ORIGIN_BYTES))
+		return;
+	EXPECT(cache_rig_close(&rig) == 0);
+	owed = memfd_create("owed", MFD_CLOEXEC);
+	ASSERT(ftruncate(owed, BACKEND_OWED_BYTES) == 0);
+	EXPECT(open_with(0, owed) == 0, "%s", rig.words);
+	EXPECT(run_job(BACKEND_CACHE_WARM, 0, WARM_BYTES) == 0, "%s", rig.job.words);
+	EXPECT(cache_rig_close(&rig) == 0 && open_with(0, owed) == 0, "%s", rig.words);
+	expect_hits(0, WARM_BYTES);
+	/* No WRITE reaches it from now on, in no part. */
+	unwritten = disk_new(&prng, store->capacity, false, true);
+	disk_copy(store, unwritten);
+	store->error_one_in = 1;
+	backend_owe(rig.device->child->sibling);
+	EXPECT(write_value(0, DIRTY_BYTES), "a WRITE fails");
+	settle();
+	EXPECT(cache()->is_off && cache()->is_wiped, "the store is not given up");
+	left_owed = cuts_copy_memory(owed);
+	fd = die();
+	disk_free(store);
+	store = unwritten;
+	EXPECT(open_with(fd, left_owed) == 0, "%s", rig.words);
+	EXPECT(backend_was_owed(rig.device->child->sibling), "nothing is owed");
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "an old byte");
 	end_all();
 }
 
@@ -313,10 +581,18 @@ int main(int argc, char **argv)
 		{ "dirty blocks, power is cut, another wrote", check_lasting_refused },
 		{ "dirty blocks, closed in order, nobody wrote", check_now_dirty_kept },
 		{ "dirty blocks, the version lasts, nobody wrote", check_lasting_dirty_kept },
-		{ "dirty blocks that an open cannot write, then another wrote",
-		  check_undrained_open },
+		{ "an open cannot write dirty blocks, then another wrote", check_undrained_open },
 		{ "dirty blocks are forced", check_force },
 		{ "dirty blocks are discarded", check_discard },
+		{ "dirty blocks are forced, and memory waits", check_force_adopted },
+		{ "an open whose last FLUSH fails, then another wrote", check_unflushed_open },
+		{ "... after dirty blocks were written", check_unflushed_after_drain },
+		{ "an open ends amid dirty blocks, then another wrote", check_cut_in_drain },
+		{ "an origin that hangs, then another wrote", check_hangs },
+		{ "... without a version", check_hangs_without_version },
+		{ "a version that is not said once", check_silent_once },
+		{ "memory of a store that was made anew since", check_adopt_again },
+		{ "memory of a store that was given up, and is owed", check_given_up_is_owed },
 	};
 
 	return run_checks(argc, argv, checks, ARRAY_SIZE(checks));

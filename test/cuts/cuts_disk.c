@@ -350,6 +350,8 @@ static int disk_open(struct backend_device *device)
 		.size_bytes = d->grows ? round_down(d->size, SECTOR_BYTES) : d->capacity,
 		.caps = BACKEND_CAP_FLUSH,
 	};
+	if (d->is_read_only)
+		device->limits.caps |= BACKEND_CAP_READ_ONLY;
 	if (d->grows)
 		device->limits.caps |= BACKEND_CAP_GROWS;
 	if (d->can_discard)

@@ -36,6 +36,7 @@ struct disk {
 	uint64_t capacity;
 	bool grows, can_discard;
 	bool is_plain; /* requests end at once and are durable, nothing fails */
+	bool is_read_only;
 	/* One request in so many; 0: none. */
 	unsigned error_one_in, sync_one_in, busy_one_in;
 	bool has_failed; /* some request has */

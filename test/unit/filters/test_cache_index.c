@@ -273,9 +273,22 @@ static void test_adopt(void **state)
 	/* It dies here: the store may have heard of it, or not. */
 	fd = dup(ix->fd);
 	drop(NULL);
+	/* The store has been made anew, or changed, since; what has died between may be ahead. */
 	other.instance++;
+	assert_int_equal(cache_index_adopt(&next, &other, fd), -ENODATA);
+	other = header;
+	other.generation++;
+	assert_int_equal(cache_index_adopt(&next, &other, fd), -ENODATA);
+	other = header;
+	other.origin[0]++;
 	assert_int_equal(cache_index_adopt(&next, &other, fd), -EBUSY);
 	assert_int_equal(cache_index_adopt(&ix, &header, fd), 0);
+	other = header;
+	other.generation += 2;
+	cache_index_set_header(ix, &other);
+	other.generation--;
+	assert_int_equal(cache_index_adopt(&next, &other, fd), 0);
+	cache_index_free(next);
 	cache_index_set_off(ix);
 	assert_int_equal(cache_index_adopt(&next, &header, fd), -ESTALE);
 	close(fd);
