@@ -18,6 +18,7 @@
 #include "variant_peers.h"
 
 #define SIZE_BYTES MIB(4)
+#define TAIL_BYTES 107u
 
 char variant_dir[512];
 char variant_path[600];
@@ -45,7 +46,7 @@ static const char *in_shm(void)
 	return NULL;
 }
 
-/* A file with a pattern in it and, behind the device's end, a tail that is not a whole block. */
+/* A file with a pattern in it, which ends within a block and within a word. */
 static const char *existing(void)
 {
 	FILE *f;
@@ -54,12 +55,11 @@ static const char *existing(void)
 	f = fopen(variant_path, "w");
 	if (!f)
 		return "cannot write to TMPDIR";
-	for (uint64_t i = 0; i < SIZE_BYTES; i += sizeof(uint64_t)) {
+	for (uint64_t i = 0; i < SIZE_BYTES + TAIL_BYTES; i += sizeof(uint64_t)) {
 		uint64_t word = htole64(i);
 
-		fwrite(&word, sizeof(word), 1, f);
+		fwrite(&word, MIN(sizeof(word), SIZE_BYTES + TAIL_BYTES - i), 1, f);
 	}
-	fwrite("tail", 4, 1, f);
 	fclose(f);
 	return NULL;
 }
