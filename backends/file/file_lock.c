@@ -303,3 +303,10 @@ void file_unlock(struct file_device *file)
 {
 	unlock_all(file->fd);
 }
+
+int file_stored_fd(const struct backend_device *device)
+{
+	const struct file_device *file = device->priv;
+
+	return file->kept_fd;
+}
