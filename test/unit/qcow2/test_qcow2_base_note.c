@@ -75,6 +75,8 @@ static const char *const made[] = {
 	"-b back.raw -F raw -o cluster_size=4k",
 	"-b back.raw -F raw -o data_file=data.raw",
 	"-b ./././././././././././././././././././././././././././././././././back.raw -F raw",
+	/* Longer than the note. */
+	"-b $(printf './%.0s' $(seq 70))back.raw -F raw",
 	"",
 };
 
