@@ -73,6 +73,9 @@ void backend_own_release(struct backend_own *own);
 
 /* Whether a node above it is an image format: struct backend's is_image_format. Any thread. */
 bool backend_is_in_image(const struct backend_device *device);
+/* ... whose bytes lie here: it is not what a node between them keeps for itself, as a cache does.
+ */
+bool backend_holds_image(const struct backend_device *device);
 
 /* The request to which a child's I/O belongs whose parent is NULL. */
 struct backend_own *backend_own_of(const struct backend_io *child);

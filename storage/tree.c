@@ -378,6 +378,17 @@ bool backend_is_in_image(const struct backend_device *device)
 	return false;
 }
 
+bool backend_holds_image(const struct backend_device *device)
+{
+	for (const struct backend_device *d = device; d->parent; d = d->parent) {
+		if (d->as && (d->as->is_own || d->as->is_bytewise))
+			return false;
+		if (d->parent->ops->is_image_format)
+			return true;
+	}
+	return false;
+}
+
 /* ---- what the nodes say ---- */
 
 /* The node with this index, counted down while looking; NULL: there are fewer. */

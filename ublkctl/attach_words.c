@@ -72,14 +72,16 @@ static struct attach_part decoded(struct attach_part part, char buf[static DECOD
 	size_t len = 0;
 
 	for (size_t i = 0; i < part.len && len < DECODED_BYTES; i++) {
-		bool is_escape = part.at[i] == '%' && part.len - i > 2 &&
-				 hex_value(part.at[i + 1]) >= 0 && hex_value(part.at[i + 2]) >= 0;
+		bool has_two = part.at[i] == '%' && part.len - i > 2;
+		int high = has_two ? hex_value(part.at[i + 1]) : -1;
+		int low = has_two ? hex_value(part.at[i + 2]) : -1;
 
-		buf[len++] =
-			is_escape
-				? (char)(hex_value(part.at[i + 1]) << 4 | hex_value(part.at[i + 2]))
-				: part.at[i];
-		i += is_escape ? 2 : 0;
+		if (high < 0 || low < 0) {
+			buf[len++] = part.at[i];
+			continue;
+		}
+		buf[len++] = (char)(high * 16 + low);
+		i += 2;
 	}
 	return (struct attach_part){ .at = buf, .len = len };
 }

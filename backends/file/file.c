@@ -569,13 +569,6 @@ static void file_io_fini(struct backend_io *io)
 	op_fini(&f->op);
 }
 
-static int file_stored_fd(const struct backend_device *device)
-{
-	const struct file_device *file = device->priv;
-
-	return file->kept_fd;
-}
-
 const struct backend backend_file = {
 	.name = "file",
 	.summary = "A regular file or a block device.",

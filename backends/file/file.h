@@ -69,6 +69,8 @@ int file_found_size(struct backend_device *device, uint64_t *ret_bytes);
  */
 int file_lock(struct backend_device *device);
 void file_unlock(struct file_device *file);
+/* The same: struct backend's stored_fd. */
+int file_stored_fd(const struct backend_device *device);
 /* The same: puts the file on the list of those that this process serves, and takes it off. */
 void file_remember(struct file_device *file);
 void file_forget(struct file_device *file);

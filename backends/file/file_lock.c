@@ -21,8 +21,10 @@
  * as the image may lack what is in memory that is kept. It is not the description of the I/O, whose
  * locks say that I/O of a dead process is under way still. The next process takes the locks on a
  * description of its own first, takes them off the kept one while it looks who else has some, and
- * puts them back. Nothing is kept on a file system whose server could keep the close of a
- * description waiting: the fd store's holders must never wait.
+ * puts them back. Nothing is kept of a file that a node between keeps for itself, as the store of a
+ * cache: it lacks nothing, and ublkctl cache store works on it while the device waits. Nor on a
+ * file system whose server could keep the close of a description waiting: the fd store's holders
+ * must never wait.
  *
  * Failure modes: the file is in use: words; a file system without locks: logged, and the device is
  * served.
@@ -40,6 +42,7 @@
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/node.h"
 
 /* Longer names are cut: they are for a message. */
 #define NAME_BYTES 64
@@ -226,7 +229,8 @@ static int kept_new(const struct backend_device *device)
 	const struct file_device *file = device->priv;
 	char link[32];
 
-	if (!file->in_image || device->open_params.read_only || waits_for_a_server(file))
+	if (!backend_holds_image(device) || device->open_params.read_only ||
+	    waits_for_a_server(file))
 		return -1;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
 	return open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -298,4 +302,11 @@ int file_lock(struct backend_device *device)
 void file_unlock(struct file_device *file)
 {
 	unlock_all(file->fd);
+}
+
+int file_stored_fd(const struct backend_device *device)
+{
+	const struct file_device *file = device->priv;
+
+	return file->kept_fd;
 }

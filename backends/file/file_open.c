@@ -225,6 +225,14 @@ static int open_path(struct backend_device *device)
 	return flags & O_CREAT ? sync_directory(device) : 0;
 }
 
+/* Who had the lock until now may have written: the version is that of what is there from now on. */
+static int stat_locked(struct backend_device *device)
+{
+	struct file_device *file = device->priv;
+
+	return fstat(file->fd, &file->stat) < 0 ? fail_open(device, -errno) : 0;
+}
+
 static int file_extend(struct backend_device *device, uint64_t have_bytes)
 {
 	const struct file_config *config = device->config;
@@ -397,8 +405,8 @@ const struct backend_version_ops file_version = { .found = file_version_found,
 int file_open(struct backend_device *device)
 {
 	static int (*const steps[])(struct backend_device *) = {
-		open_path,	    file_lock,	      file_find_size, find_identity,
-		file_choose_direct, file_check_zones, map_zeroes,
+		open_path,     file_lock,	   stat_locked,	     file_find_size,
+		find_identity, file_choose_direct, file_check_zones, map_zeroes,
 	};
 	struct file_device *file = device->priv;
 

@@ -13,6 +13,7 @@
 #include "rbd_cluster.h"
 #include "suite.h"
 #include "tap.h"
+#include "test/rig/heap.h"
 #include "variants.h"
 
 /* A backend that never completes is ended by this. */
@@ -63,6 +64,7 @@ int main(int argc, char **argv)
 {
 	struct args args;
 
+	heap_without_caches(argv);
 	if (parse_args(&args, argc, argv) < 0) {
 		fprintf(stderr, "usage: %s [--seed N] [--only TEXT] [--ios N]\n", argv[0]);
 		return 2;

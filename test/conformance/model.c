@@ -23,12 +23,15 @@ struct run {
 	uint64_t left_nr;
 };
 
-static void fill_pattern(struct model *model)
+/* Storage that ends within a block is followed by zeroes (storage/resize.h). */
+static void fill_pattern(struct model *model, uint64_t found_bytes)
 {
-	for (uint64_t i = 0; i < model->size_bytes; i += sizeof(uint64_t)) {
+	uint64_t end = found_bytes ? MIN(found_bytes, model->size_bytes) : model->size_bytes;
+
+	for (uint64_t i = 0; i < end; i += sizeof(uint64_t)) {
 		uint64_t word = htole64(i);
 
-		memcpy(model->bytes + i, &word, sizeof(word));
+		memcpy(model->bytes + i, &word, MIN(sizeof(word), end - i));
 	}
 }
 
@@ -48,7 +51,7 @@ void model_init(struct model *model, const struct rig *rig, enum model_content c
 	model->known = malloc(block_nr);
 	memset(model->known, content != MODEL_UNKNOWN, block_nr);
 	if (content == MODEL_PATTERN)
-		fill_pattern(model);
+		fill_pattern(model, rig->device->tail.found_bytes);
 }
 
 void model_fini(struct model *model)

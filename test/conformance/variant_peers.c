@@ -1,4 +1,5 @@
-/* Servers on this machine that variants have as their peers: an NVMe/TCP target, a web server. */
+/* Servers on this machine that variants have as their peers: an NVMe/TCP target, a web
+ * server, nbdkit. */
 #include "variant_peers.h"
 
 #include <poll.h>
@@ -184,4 +185,50 @@ void variant_nvme_stop(void)
 	unlink(path);
 	snprintf(path, sizeof(path), NVME_KEY_PATH, variant_path);
 	unlink(path);
+}
+
+/* In the background it listens, then writes its number; its content is one variant's. */
+static const char *nbdkit(const char *args)
+{
+	char command[3000];
+
+	if (system("command -v nbdkit >/dev/null") != 0)
+		return "nbdkit is not installed";
+	snprintf(variant_path, sizeof(variant_path), "%s/nbd.sock", variant_dir);
+	snprintf(command, sizeof(command), "nbdkit -U %s -P %s.pid %s", variant_path, variant_path,
+		 args);
+	unlink(variant_path);
+	if (system(command) != 0)
+		return "nbdkit does not start";
+	snprintf(command, sizeof(command), "%s.pid", variant_path);
+	return variant_says(command) ? NULL : "nbdkit does not say its number";
+}
+
+const char *variant_nbdkit_memory(void)
+{
+	return nbdkit("memory 4M");
+}
+
+/* Answers in any order, in pieces, for whole blocks of a kind. */
+const char *variant_nbdkit_delay(void)
+{
+	return nbdkit("--filter=delay --filter=blocksize-policy memory 4M rdelay=1ms "
+		      "blocksize-minimum=4096 blocksize-preferred=64K blocksize-maximum=1M "
+		      "blocksize-error-policy=error");
+}
+
+const char *variant_nbdkit_old(void)
+{
+	return nbdkit("--no-sr memory 4M");
+}
+
+void variant_nbdkit_stop(void)
+{
+	char path[700];
+
+	if (!variant_path[0])
+		return;
+	snprintf(path, sizeof(path), "%s.pid", variant_path);
+	variant_end(path);
+	unlink(variant_path);
 }

@@ -28,5 +28,9 @@ const char *variant_web_slow(void);
 const char *variant_store_plain(void);
 const char *variant_store_bad(void);
 void variant_web_stop(void);
+const char *variant_nbdkit_memory(void);
+const char *variant_nbdkit_delay(void);
+const char *variant_nbdkit_old(void);
+void variant_nbdkit_stop(void);
 
 #endif

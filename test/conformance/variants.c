@@ -18,6 +18,7 @@
 #include "variant_peers.h"
 
 #define SIZE_BYTES MIB(4)
+#define TAIL_BYTES 107u
 
 char variant_dir[512];
 char variant_path[600];
@@ -45,7 +46,7 @@ static const char *in_shm(void)
 	return NULL;
 }
 
-/* A file with a pattern in it and, behind the device's end, a tail that is not a whole block. */
+/* A file with a pattern in it, which ends within a block and within a word. */
 static const char *existing(void)
 {
 	FILE *f;
@@ -54,12 +55,11 @@ static const char *existing(void)
 	f = fopen(variant_path, "w");
 	if (!f)
 		return "cannot write to TMPDIR";
-	for (uint64_t i = 0; i < SIZE_BYTES; i += sizeof(uint64_t)) {
+	for (uint64_t i = 0; i < SIZE_BYTES + TAIL_BYTES; i += sizeof(uint64_t)) {
 		uint64_t word = htole64(i);
 
-		fwrite(&word, sizeof(word), 1, f);
+		fwrite(&word, MIN(sizeof(word), SIZE_BYTES + TAIL_BYTES - i), 1, f);
 	}
-	fwrite("tail", 4, 1, f);
 	fclose(f);
 	return NULL;
 }
@@ -114,52 +114,6 @@ static const char *huge_pages(void)
 	if (f)
 		fclose(f);
 	return free_nr >= 3 ? NULL : "fewer than 3 free huge pages (sysctl vm.nr_hugepages=3)";
-}
-
-/* In the background it listens, then writes its number; its content is one variant's. */
-static const char *nbdkit(const char *args)
-{
-	char command[3000];
-
-	if (system("command -v nbdkit >/dev/null") != 0)
-		return "nbdkit is not installed";
-	snprintf(variant_path, sizeof(variant_path), "%s/nbd.sock", variant_dir);
-	snprintf(command, sizeof(command), "nbdkit -U %s -P %s.pid %s", variant_path, variant_path,
-		 args);
-	unlink(variant_path);
-	if (system(command) != 0)
-		return "nbdkit does not start";
-	snprintf(command, sizeof(command), "%s.pid", variant_path);
-	return variant_says(command) ? NULL : "nbdkit does not say its number";
-}
-
-static const char *nbdkit_memory(void)
-{
-	return nbdkit("memory 4M");
-}
-
-/* Answers in any order, in pieces, for whole blocks of a kind. */
-static const char *nbdkit_delay(void)
-{
-	return nbdkit("--filter=delay --filter=blocksize-policy memory 4M rdelay=1ms "
-		      "blocksize-minimum=4096 blocksize-preferred=64K blocksize-maximum=1M "
-		      "blocksize-error-policy=error");
-}
-
-static const char *nbdkit_old(void)
-{
-	return nbdkit("--no-sr memory 4M");
-}
-
-static void nbdkit_stop(void)
-{
-	char path[700];
-
-	if (!variant_path[0])
-		return;
-	snprintf(path, sizeof(path), "%s.pid", variant_path);
-	variant_end(path);
-	unlink(variant_path);
 }
 
 static const char *qemu_image(const char *options, const char *then)
@@ -229,7 +183,7 @@ static void remove_files(void)
 
 #define NBD_VARIANT(suffix, block, extra)                                                          \
 	.name = "nbd-" suffix, .backend = "nbd", .yaml = "uri: nbd+unix:///?socket=%s\n" extra,    \
-	.block_bytes = block, .is_persistent = true, .teardown = nbdkit_stop
+	.block_bytes = block, .is_persistent = true, .teardown = variant_nbdkit_stop
 
 #define NVME_VARIANT(suffix, block, extra)                                                         \
 	.name = "nvme-tcp-" suffix, .backend = "nvme-tcp",                                         \
@@ -350,11 +304,11 @@ const struct variant variants[] = {
 	  .is_persistent = true,
 	  .setup = loop_4096,
 	  .teardown = loop_detach },
-	{ NBD_VARIANT("memory", 512, ""), .setup = nbdkit_memory },
+	{ NBD_VARIANT("memory", 512, ""), .setup = variant_nbdkit_memory },
 	{ NBD_VARIANT("connections", 4096, "connections: 3\nreplies: structured"),
-	  .setup = nbdkit_memory },
-	{ NBD_VARIANT("simple-replies", 512, "cache: kept"), .setup = nbdkit_old },
-	{ NBD_VARIANT("delay", 4096, "on_disconnect: forever"), .setup = nbdkit_delay },
+	  .setup = variant_nbdkit_memory },
+	{ NBD_VARIANT("simple-replies", 512, "cache: kept"), .setup = variant_nbdkit_old },
+	{ NBD_VARIANT("delay", 4096, "on_disconnect: forever"), .setup = variant_nbdkit_delay },
 	{ NVME_VARIANT("plain", 512, ""), .setup = variant_nvme_plain },
 	{ NVME_VARIANT("tls", 512, "data_digest: true\ntls_key_file: " NVME_KEY_PATH),
 	  .setup = variant_nvme_tls },

@@ -28,7 +28,7 @@ bool qcow2_base_note_read(struct qcow2_base_note *ret_note, const uint8_t *data,
 
 /*
  * How a note comes into a header: as steps that each leave a header which says the same as before,
- * or all of it, when only some of the sectors are written.
+ * or all of it, when only some of the sectors are written; and that a later edit takes up.
  */
 struct qcow2_base_edit {
 	struct qcow2_base_note note;
@@ -36,7 +36,7 @@ struct qcow2_base_edit {
 	bool is_there;		   /* it is replaced */
 	uint64_t name_at, name_to; /* of the backing file's name; the same: it stays */
 	uint32_t name_bytes;
-	unsigned step;
+	unsigned step; /* the next one */
 };
 
 /*

@@ -15,6 +15,7 @@
 #include "storage/node.h"
 #include "storage/registry.h"
 #include "storage/resize.h"
+#include "storage/version.h"
 #include "test/rig/config_check.h"
 
 static const struct backend_child_option image_children[] = {
@@ -35,6 +36,11 @@ static const struct backend filter = {
 	.submit = backend_forward,
 };
 
+/* What a filter below the image keeps for itself: a cache's store, metadata. */
+static const struct backend_child_option own_child = { .name = "store", .is_own = true };
+static const struct backend_child_option bytewise_child = { .name = "metadata",
+							    .is_bytewise = true };
+
 static char path[64];
 static char error[BACKEND_ERROR_BYTES];
 
@@ -54,7 +60,7 @@ static int remove_disk(void **state)
 	return unlink(path);
 }
 
-enum kind { RAW, IMAGE, FILTERED_IMAGE };
+enum kind { RAW, IMAGE, FILTERED_IMAGE, OWN_OF_A_FILTER, METADATA_OF_A_FILTER };
 
 /* What a device is made from; as long as that. */
 struct made {
@@ -62,6 +68,17 @@ struct made {
 	struct backend_spec file, middle, top;
 	struct backend_device *device;
 };
+
+static const struct backend_child_option *file_as(enum kind kind)
+{
+	static const struct backend_child_option *const as[] = {
+		[IMAGE] = image_children,
+		[OWN_OF_A_FILTER] = &own_child,
+		[METADATA_OF_A_FILTER] = &bytewise_child,
+	};
+
+	return kind < ARRAY_SIZE(as) ? as[kind] : NULL;
+}
 
 static int kept_fd; /* of the next one that is opened: what the fd store has; 0: nothing */
 
@@ -78,11 +95,11 @@ static int open_as(struct made *m, enum kind kind, int lock, bool read_only, con
 	*m = (struct made){ .config = { .path = path, .lock = lock } };
 	m->file = (struct backend_spec){ .ops = &backend_file,
 					 .config = &m->config,
-					 .as = kind == IMAGE ? image_children : NULL };
+					 .as = file_as(kind) };
 	m->middle =
 		(struct backend_spec){ .ops = &filter, .child = &m->file, .as = image_children };
 	m->top = (struct backend_spec){ .ops = &image,
-					.child = kind == FILTERED_IMAGE ? &m->middle : &m->file };
+					.child = kind >= FILTERED_IMAGE ? &m->middle : &m->file };
 	return backend_open(&m->device, kind == RAW ? &m->file : &m->top, name, &open_params, error,
 			    sizeof(error));
 }
@@ -174,6 +191,40 @@ static void test_bytes(void **state)
 		backend_close(m.device);
 		assert_string_equal(locked_bytes(), "");
 	}
+}
+
+/* ---- who has it until then ---- */
+
+static int writer_fd = -1;
+
+int __real_file_lock(struct backend_device *device);
+int __wrap_file_lock(struct backend_device *device);
+/* A writer that writes its last bytes and lets go just before the lock is taken. */
+int __wrap_file_lock(struct backend_device *device)
+{
+	if (writer_fd >= 0) {
+		assert_int_equal(pwrite(writer_fd, "longer", 6, 1 << 20), 6);
+		close(writer_fd);
+		writer_fd = -1;
+	}
+	return __real_file_lock(device);
+}
+
+static void test_version_is_of_the_locked(void **state)
+{
+	char now[BACKEND_VERSION_BYTES];
+	struct backend_version version;
+	struct made m;
+
+	(void)state;
+	writer_fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(writer_fd >= 0);
+	opened(&m, RAW, FILE_LOCK_AUTO, true);
+	assert_int_equal(writer_fd, -1);
+	backend_version(m.device, &version);
+	assert_int_equal(backend_version_now(m.device, now), 0);
+	assert_string_equal(version.found, now);
+	backend_close(m.device);
 }
 
 /* An upgrade: the next process opens it while this one still has it. */
@@ -288,6 +339,8 @@ static void test_not_kept(void **state)
 		{ IMAGE, FILE_LOCK_OFF, false },
 		{ RAW, FILE_LOCK_AUTO, false },
 		{ RAW, FILE_LOCK_ON, false },
+		{ OWN_OF_A_FILTER, FILE_LOCK_AUTO, false },
+		{ METADATA_OF_A_FILTER, FILE_LOCK_AUTO, false },
 	};
 	struct made m;
 
@@ -542,6 +595,7 @@ int main(void)
 #define DISK(fn) cmocka_unit_test_setup_teardown(fn, make_disk, remove_disk)
 	const struct CMUnitTest tests[] = {
 		DISK(test_bytes),
+		DISK(test_version_is_of_the_locked),
 		DISK(test_abandoned),
 		DISK(test_many_readers),
 		DISK(test_kept),

@@ -75,6 +75,8 @@ static const char *const made[] = {
 	"-b back.raw -F raw -o cluster_size=4k",
 	"-b back.raw -F raw -o data_file=data.raw",
 	"-b ./././././././././././././././././././././././././././././././././back.raw -F raw",
+	/* Longer than the note. */
+	"-b $(printf './%.0s' $(seq 70))back.raw -F raw",
 	"",
 };
 
@@ -144,6 +146,23 @@ static void test_kept_by_qemu(void **state)
 
 /* ---- power is cut ---- */
 
+/* What a cut has left is no obstacle: the next edit, of another version, gets to its end. */
+static void expect_resumed(uint8_t *torn, const struct qcow2_header *as)
+{
+	const struct qcow2_base_note note = note_of(as->backing_name, "ETag \"v3\" 3");
+	struct qcow2_base_edit edit;
+	struct qcow2_header h;
+
+	assert_int_equal(qcow2_base_edit_begin(&edit, &note, torn, image_nr), 0);
+	while (qcow2_base_edit_next(&edit, torn))
+		;
+	assert_int_equal(parse(torn, &h), 0);
+	assert_string_equal(h.backing_name, as->backing_name);
+	assert_string_equal(h.backing_format, as->backing_format);
+	assert_string_equal(h.data_file_name, as->data_file_name);
+	assert_string_equal(h.base_note.version, note.version);
+}
+
 /* Any sectors of a step: what is there says all that it did, and the note is whole or not there. */
 static void expect_torn(const uint8_t *old, const struct qcow2_header *as, unsigned mix,
 			const char *was, const char *is)
@@ -160,6 +179,7 @@ static void expect_torn(const uint8_t *old, const struct qcow2_header *as, unsig
 	assert_string_equal(h.backing_format, as->backing_format);
 	if (h.base_note.version[0] && strcmp(h.base_note.version, was) != 0)
 		assert_string_equal(h.base_note.version, is);
+	expect_resumed(torn, as);
 }
 
 static void cut_edit(const char *was, const char *is)
@@ -181,7 +201,7 @@ static void cut_edit(const char *was, const char *is)
 		for (unsigned mix = 0; mix < 256; mix++)
 			expect_torn(old, &as, mix, was, is);
 	} while (steps < 10);
-	assert_true(steps > 1 && steps < 6);
+	assert_true(steps > 1 && steps < 7);
 }
 
 static void test_cut(void **state)
@@ -201,6 +221,8 @@ static void test_cut(void **state)
 static void test_no_room(void **state)
 {
 	static uint8_t before[QCOW2_HEADER_READ_BYTES];
+	struct qcow2_base_edit edit;
+	struct qcow2_base_note note;
 	struct qcow2_header h;
 
 	(void)state;
@@ -215,6 +237,13 @@ static void test_no_room(void **state)
 	take("image");
 	assert_int_equal(parse(image, &h), 0);
 	image[be_get64(image + QCOW2_AT_BACKING_OFFSET) + 100] = 1;
+	assert_int_equal(note_all("back.raw", "v1"), -ENOSPC);
+	/* Where a note was interrupted, too. */
+	take("image");
+	note = note_of("back.raw", "v1");
+	assert_int_equal(qcow2_base_edit_begin(&edit, &note, image, image_nr), 0);
+	assert_true(qcow2_base_edit_next(&edit, image) && qcow2_base_edit_next(&edit, image));
+	image[edit.ext_at + 100] = 1;
 	assert_int_equal(note_all("back.raw", "v1"), -ENOSPC);
 }
 
