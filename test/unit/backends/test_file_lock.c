@@ -15,7 +15,6 @@
 #include "storage/node.h"
 #include "storage/registry.h"
 #include "storage/resize.h"
-#include "storage/version.h"
 #include "test/rig/config_check.h"
 
 static const struct backend_child_option image_children[] = {
@@ -191,40 +190,6 @@ static void test_bytes(void **state)
 		backend_close(m.device);
 		assert_string_equal(locked_bytes(), "");
 	}
-}
-
-/* ---- who has it until then ---- */
-
-static int writer_fd = -1;
-
-int __real_file_lock(struct backend_device *device);
-int __wrap_file_lock(struct backend_device *device);
-/* A writer that writes its last bytes and lets go just before the lock is taken. */
-int __wrap_file_lock(struct backend_device *device)
-{
-	if (writer_fd >= 0) {
-		assert_int_equal(pwrite(writer_fd, "longer", 6, 1 << 20), 6);
-		close(writer_fd);
-		writer_fd = -1;
-	}
-	return __real_file_lock(device);
-}
-
-static void test_version_is_of_the_locked(void **state)
-{
-	char now[BACKEND_VERSION_BYTES];
-	struct backend_version version;
-	struct made m;
-
-	(void)state;
-	writer_fd = open(path, O_WRONLY | O_CLOEXEC);
-	assert_true(writer_fd >= 0);
-	opened(&m, RAW, FILE_LOCK_AUTO, true);
-	assert_int_equal(writer_fd, -1);
-	backend_version(m.device, &version);
-	assert_int_equal(backend_version_now(m.device, now), 0);
-	assert_string_equal(version.found, now);
-	backend_close(m.device);
 }
 
 /* An upgrade: the next process opens it while this one still has it. */
@@ -595,7 +560,6 @@ int main(void)
 #define DISK(fn) cmocka_unit_test_setup_teardown(fn, make_disk, remove_disk)
 	const struct CMUnitTest tests[] = {
 		DISK(test_bytes),
-		DISK(test_version_is_of_the_locked),
 		DISK(test_abandoned),
 		DISK(test_many_readers),
 		DISK(test_kept),
