@@ -213,7 +213,7 @@ static bool next_flush(struct qcow2_commit *c)
 	unsigned nr = child[0] == child[1] ? 1 : 2;
 	struct qcow2_commit_io io = { .op = BACKEND_FLUSH, .what = WHAT_FLUSH };
 
-	if (c->next == nr)
+	if (c->next >= nr)
 		return false;
 	io.child_idx = child[c->next];
 	c->is_stuck = !commit_issue(c, &io);

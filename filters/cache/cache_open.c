@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "filters/cache/cache_visit.h"
+#include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -285,6 +286,7 @@ static void cache_pages_read(struct cache_visit *v, int result);
 /* Both places of each; with requests of one page only, one after the other. */
 static void cache_pages_next(struct cache_visit *v)
 {
+	ASSERT(v->ix);
 	if (v->next == cache_page_nr(v->ix->header.slot_nr))
 		cache_open_loaded(v);
 	else

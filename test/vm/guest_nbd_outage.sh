@@ -124,6 +124,7 @@ wait_for 60 listens memory
 ok "an export that shrank: requests fail" said 'Input/output error|error' small_write memory
 ok "... the log says so" said 'size was [0-9]+MiB, is 12MiB' grep 'device=memory ' "$work/ublkd.log"
 ok "... ublkctl show says so" said 'error .*not what it was: size was [0-9]+MiB, is 12MiB' ublkctl show memory
-ok "... it can be removed" delete memory 8
+ok "... it is not stopped: what was written to it is lost" said 'a FLUSH failed.*--force' eval '! ublkctl del memory'
+ok "... by force it can be removed" delete memory 8 --force
 
 finish_nbd
