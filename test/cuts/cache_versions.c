@@ -529,6 +529,7 @@ static void check_adopt_again(void)
 	disk_fail_flushes(origin, 1);
 	EXPECT(open_with(fd, 0) == -EIO, "%s", rig.words);
 	disk_fail_flushes(origin, 0);
+	origin->is_plain = true;
 	EXPECT(open_with(fd, 0) == 0, "%s", rig.words);
 	EXPECT(read_is(0, BLOCK, VALUE_LATER) && read_is(10 * BLOCK, BLOCK, VALUE_LATER),
 	       "an old byte");
