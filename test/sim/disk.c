@@ -211,6 +211,17 @@ static void write_half(struct sim_op *op, struct storage *st)
 		storage_dirty(st, op->sqe.off, op->sqe.len / 2);
 }
 
+static bool is_through(const struct sim_op *op)
+{
+	switch (op->sqe.opcode) {
+	case IORING_OP_WRITE:
+	case IORING_OP_WRITEV:
+	case IORING_OP_WRITE_FIXED:
+		return op->sqe.rw_flags & RWF_DSYNC;
+	}
+	return false;
+}
+
 static int execute(struct sim_op *op, struct storage *st)
 {
 	int err = fault_of(op, st);
@@ -219,7 +230,8 @@ static int execute(struct sim_op *op, struct storage *st)
 		if (err == -EINTR || err == -EAGAIN)
 			return err;
 		write_half(op, st);
-		if (op->sqe.opcode == IORING_OP_FSYNC && st)
+		/* FUA is a FLUSH of its own bytes, and owed as one. */
+		if (st && (op->sqe.opcode == IORING_OP_FSYNC || is_through(op)))
 			st->flush_failed_seq = storage_next_seq();
 		return err;
 	}
