@@ -279,6 +279,13 @@ static uint32_t errno_bit(int err)
 	}
 }
 
+bool client_rq_flushes(const struct client_rq *rq)
+{
+	unsigned op = client_rq_op(rq);
+
+	return (op != UBLK_IO_OP_READ && op != UBLK_IO_OP_WRITE) || rq->op_flags & UBLK_IO_F_FUA;
+}
+
 void client_rq_note(struct client_rq *rq, int err, bool must_fail)
 {
 	if (client_rq_op(rq) == UBLK_IO_OP_FLUSH && must_fail)

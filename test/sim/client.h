@@ -65,6 +65,11 @@ bool client_scan(struct client *client);
 
 /* Something went wrong below; must_fail: the request may not succeed after that. */
 void client_rq_note(struct client_rq *rq, int err, bool must_fail);
+/*
+ * Whether a FLUSH below can be for this request: else it is the queue's own (queue_flush.c), with
+ * the tag of a request that is kept meanwhile.
+ */
+bool client_rq_flushes(const struct client_rq *rq);
 
 /* Whatever is in flight from there on may be lost. */
 void client_taint(struct client *client, uint64_t from_bytes);

@@ -41,10 +41,13 @@ static bool is_fixed(const struct sim_op *op)
 
 static struct client_rq *request_of(const struct sim_op *op, const struct storage *st)
 {
+	struct client_rq *rq;
+
 	if (!st || !st->user)
 		return NULL;
-	return model_rq(st->user, user_data_queue(op->sqe.user_data),
-			user_data_tag(op->sqe.user_data));
+	rq = model_rq(st->user, user_data_queue(op->sqe.user_data),
+		      user_data_tag(op->sqe.user_data));
+	return rq && op->sqe.opcode == IORING_OP_FSYNC && !client_rq_flushes(rq) ? NULL : rq;
 }
 
 static int note(const struct sim_op *op, struct storage *st, int err, bool must_fail)

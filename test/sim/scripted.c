@@ -155,8 +155,11 @@ static void scripted_io_fini(struct backend_io *io)
 static struct client_rq *request_of(const struct backend_io *io)
 {
 	const struct storage *st = config_of(io)->st;
+	struct client_rq *rq = NULL;
 
-	return st->user && !is_visit(io) ? model_rq(st->user, io->queue->idx, io->tag) : NULL;
+	if (st->user && !is_visit(io))
+		rq = model_rq(st->user, io->queue->idx, io->tag);
+	return rq && io->op == BACKEND_FLUSH && !client_rq_flushes(rq) ? NULL : rq;
 }
 
 static void note(const struct backend_io *io, int err, bool must_fail)

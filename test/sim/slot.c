@@ -546,13 +546,7 @@ void slot_event(struct device *device, enum device_event event)
 		refused(slot);
 		break;
 	case DEVICE_EVENT_LATE:
-		sim_saw(FAULT_STOP_LATE);
-		/* One that goes down unasked has its deadline from its host. */
-		if (slot->stop_asked ? sim.now_ns + NS_PER_US < slot->late_ns
-				     : device_error(device)[0] == '\0')
-			sim_fail("%s: a stop is late %llu us before its deadline", slot->name,
-				 (unsigned long long)(slot->late_ns - sim.now_ns) / 1000);
-		slot->st->cancel_until_ns = UINT64_MAX;
+		slot_stop_is_late(slot);
 		break;
 	case DEVICE_EVENT_RESIZED:
 		slot_resized(slot);

@@ -112,6 +112,8 @@ void slot_opened(struct slot *slot, int err);
 /* Whether there is a reason that it could not be opened. */
 bool slot_may_not_open(const struct slot *slot);
 void slot_ask_stop(struct sim_event *event);
+/* slot_judge.c */
+void slot_stop_is_late(struct slot *slot);
 uint64_t slot_choose_deadline(void);
 void slot_truncate_file(struct sim_event *event);
 /* Notes. */

@@ -69,6 +69,22 @@ void slot_judge_live(const struct slot *slot)
 		sim_fail("%s: its partition scan is not what was asked for", slot->name);
 }
 
+/* While it is flushed nothing is cancelled: somebody stops it by force. */
+void slot_stop_is_late(struct slot *slot)
+{
+	sim_saw(FAULT_STOP_LATE);
+	/* One that goes down unasked has its deadline from its host. */
+	if (slot->stop_asked ? sim.now_ns + NS_PER_US < slot->late_ns
+			     : device_error(slot->dev)[0] == '\0')
+		sim_fail("%s: a stop is late %llu us before its deadline", slot->name,
+			 (unsigned long long)(slot->late_ns - sim.now_ns) / 1000);
+	if (device_state(slot->dev) != DEVICE_FLUSHING)
+		slot->st->cancel_until_ns = UINT64_MAX;
+	else if (slot->stop_event.pos == 0)
+		sim_event_arm(&slot->stop_event, sim.now_ns + sim_skewed(0, 20 * NS_PER_SEC),
+			      slot_ask_stop);
+}
+
 /* A stop was late, and then refused: no request of later may come to a queue that cancels. */
 void slot_judge_cancels(const struct slot *slot)
 {
