@@ -483,6 +483,8 @@ static void refused(struct slot *slot)
 	if (device_error(slot->dev)[0] == '\0')
 		sim_fail("%s: a stop is refused without a word", slot->name);
 	sim_saw(FAULT_STOP_REFUSED);
+	/* The FLUSH of the stop may have failed: it is owed to the user. */
+	slot->st->flush_failed_seq = storage_next_seq();
 	/* It stays, and so must its I/O, but for what was cancelled before. */
 	if (cancelled) {
 		sim_saw(FAULT_STOP_REFUSED_LATE);
