@@ -19,6 +19,16 @@
 
 /* ---- storage that ends within a block ---- */
 
+static void tail_tell_left_out(const struct backend_device *device, uint64_t bytes)
+{
+	uint32_t left_out_bytes = (uint32_t)(bytes % device->open_params.logical_block_bytes);
+
+	if (left_out_bytes)
+		log_warn("the storage ends within a block: its last bytes are left out",
+			 "node=%s size_bytes=%llu left_out_bytes=%u", device->name,
+			 (unsigned long long)bytes, left_out_bytes);
+}
+
 void backend_set_found_size(struct backend_device *device, uint64_t bytes)
 {
 	uint32_t block_bytes = device->open_params.logical_block_bytes;
@@ -41,9 +51,7 @@ void backend_set_found_size(struct backend_device *device, uint64_t bytes)
 			 (unsigned long long)bytes,
 			 (unsigned long long)(device->limits.size_bytes - bytes));
 	} else {
-		log_warn("the storage ends within a block: its last bytes are left out",
-			 "node=%s size_bytes=%llu left_out_bytes=%llu", device->name,
-			 (unsigned long long)bytes, (unsigned long long)(bytes - whole_bytes));
+		tail_tell_left_out(device, bytes);
 	}
 }
 
@@ -55,15 +63,11 @@ static uint64_t tail_load(const struct backend_device *device)
 static void tail_found(struct backend_device *device, uint64_t bytes)
 {
 	uint64_t before_bytes = tail_load(device);
-	uint32_t rest_bytes = (uint32_t)(bytes % device->open_params.logical_block_bytes);
 
 	if (before_bytes == 0 || before_bytes == bytes)
 		return;
 	__atomic_store_n(&device->tail.found_bytes, bytes, __ATOMIC_RELAXED);
-	if (rest_bytes)
-		log_warn("the storage ends within a block: its last bytes are left out",
-			 "node=%s size_bytes=%llu left_out_bytes=%u", device->name,
-			 (unsigned long long)bytes, rest_bytes);
+	tail_tell_left_out(device, bytes);
 }
 
 /* It has grown, or was cut: the storage has become as long. */

@@ -260,22 +260,18 @@ void client_tell_refusal(const json_t *reply)
 		tell_versions(json_string_value(json_object_get(reply, "version")));
 }
 
-static void tell_warnings(const json_t *data)
+static void say_each(FILE *out, const char *before, const json_t *texts)
 {
-	json_t *warning;
+	json_t *text;
 	size_t i;
 
-	json_array_foreach(json_object_get(data, "warnings"), i, warning)
-		say_to(stderr, "ublkctl: warning: %s\n", json_string_value(warning));
+	json_array_foreach(texts, i, text) if (json_is_string(text))
+		say_to(out, "%s: %s\n", before, json_string_value(text));
 }
 
 void client_say_notes(FILE *out, const char *before, const json_t *of)
 {
-	json_t *note;
-	size_t i;
-
-	json_array_foreach(json_object_get(of, "notes"), i, note) if (json_is_string(note))
-		say_to(out, "%s: %s\n", before, json_string_value(note));
+	say_each(out, before, json_object_get(of, "notes"));
 }
 
 /* NULL: there is none, and why is printed. */
@@ -306,7 +302,7 @@ static enum exit_code judge_reply(const char *socket_path, json_t *request, json
 	*ret_refusal = reply && !accepted ? json_incref(reply) : NULL;
 	if (accepted && !strange) {
 		*ret_data = json_incref(data);
-		tell_warnings(data);
+		say_each(stderr, "ublkctl: warning", json_object_get(data, "warnings"));
 	}
 	if (strange)
 		tell_strange(socket_path);

@@ -68,47 +68,18 @@ int qcow2_base_judge(struct qcow2_open *p)
 
 /* ---- the note ---- */
 
-static void base_step(struct qcow2_open *p);
-
-static void base_step_flushed(struct backend_visit *visit, int result)
-{
-	struct qcow2_open *p = qcow2_opening_of(visit);
-
-	if (result < 0)
-		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
-	else
-		base_step(p);
-}
-
-static void base_step_written(struct backend_visit *visit, int result)
-{
-	struct qcow2_open *p = qcow2_opening_of(visit);
-
-	if (result < 0)
-		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
-	else
-		qcow2_open_io(p, BACKEND_FLUSH, 0, 0, "writing the header", base_step_flushed);
-}
-
 static void base_step(struct qcow2_open *p)
 {
 	if (qcow2_base_edit_next(&p->base_edit, p->buf)) {
-		qcow2_open_io(p, BACKEND_WRITE, 0, p->header_bytes, "writing the header",
-			      base_step_written);
+		qcow2_open_put_header(p, p->header_bytes, base_step);
 		return;
 	}
 	qcow2_open_saw_header(p);
 	qcow2_open_mark(p);
 }
 
-static void base_header_read(struct backend_visit *visit, int result)
+static void base_begin(struct qcow2_open *p)
 {
-	struct qcow2_open *p = qcow2_opening_of(visit);
-
-	if (result < 0) {
-		qcow2_open_fail(p, result, NULL);
-		return;
-	}
 	if (qcow2_base_edit_begin(&p->base_edit, &p->base, p->buf, p->header_bytes) == 0) {
 		base_step(p);
 		return;
@@ -122,8 +93,7 @@ static void base_header_read(struct backend_visit *visit, int result)
 void qcow2_base_note(struct qcow2_open *p)
 {
 	if (p->notes_base)
-		qcow2_open_io(p, BACKEND_READ, 0, p->header_bytes, "reading the header",
-			      base_header_read);
+		qcow2_open_get_header(p, base_begin);
 	else
 		qcow2_open_mark(p);
 }

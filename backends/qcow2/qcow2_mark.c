@@ -264,39 +264,17 @@ void qcow2_open_check(struct qcow2_open *p)
 
 /* ---- MARK ---- */
 
-static void mark_flushed(struct backend_visit *visit, int result)
+static void mark_written(struct qcow2_open *p)
 {
-	struct qcow2_open *p = qcow2_opening_of(visit);
-
-	if (result < 0) {
-		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
-		return;
-	}
 	p->seen.first = hash_of(p->buf, SECTOR_BYTES);
 	qcow2_image_saw(p->d->t, &p->seen);
 	qcow2_open_done(p);
 }
 
-static void mark_written(struct backend_visit *visit, int result)
+static void mark_header(struct qcow2_open *p)
 {
-	struct qcow2_open *p = qcow2_opening_of(visit);
-
-	if (result < 0)
-		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
-	else
-		qcow2_open_io(p, BACKEND_FLUSH, 0, 0, "flushing the header", mark_flushed);
-}
-
-static void header_read_again(struct backend_visit *visit, int result)
-{
-	struct qcow2_open *p = qcow2_opening_of(visit);
-
-	if (result < 0) {
-		qcow2_open_fail(p, result, NULL);
-		return;
-	}
 	qcow2_header_update(p->buf, &p->d->header);
-	qcow2_open_io(p, BACKEND_WRITE, 0, qcow2_open_block(p), "writing the header", mark_written);
+	qcow2_open_put_header(p, qcow2_open_block(p), mark_written);
 }
 
 static uint64_t new_mark(void)
@@ -332,5 +310,5 @@ void qcow2_open_mark(struct qcow2_open *p)
 		return;
 	}
 	h->autoclear = kept | mark;
-	qcow2_open_io(p, BACKEND_READ, 0, p->header_bytes, "reading the header", header_read_again);
+	qcow2_open_get_header(p, mark_header);
 }

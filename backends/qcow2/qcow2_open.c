@@ -59,6 +59,48 @@ bool qcow2_open_io(struct qcow2_open *p, enum backend_op op, uint64_t at, uint64
 	return ret == 0;
 }
 
+static void image_header_came(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (result < 0)
+		qcow2_open_fail(p, result, NULL);
+	else
+		p->headed(p);
+}
+
+void qcow2_open_get_header(struct qcow2_open *p, void (*then)(struct qcow2_open *p))
+{
+	p->headed = then;
+	qcow2_open_io(p, BACKEND_READ, 0, p->header_bytes, "reading the header", image_header_came);
+}
+
+static void image_header_flushed(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (result < 0)
+		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
+	else
+		p->headed(p);
+}
+
+static void image_header_written(struct backend_visit *visit, int result)
+{
+	struct qcow2_open *p = qcow2_opening_of(visit);
+
+	if (result < 0)
+		qcow2_open_fail(p, result, "qcow2: the header cannot be written");
+	else
+		qcow2_open_io(p, BACKEND_FLUSH, 0, 0, "flushing the header", image_header_flushed);
+}
+
+void qcow2_open_put_header(struct qcow2_open *p, uint64_t bytes, void (*then)(struct qcow2_open *p))
+{
+	p->headed = then;
+	qcow2_open_io(p, BACKEND_WRITE, 0, bytes, "writing the header", image_header_written);
+}
+
 uint64_t qcow2_open_chunk(const struct qcow2_open *p, uint64_t left)
 {
 	left = MIN(left, (uint64_t)QCOW2_OPEN_BUFFER_BYTES);

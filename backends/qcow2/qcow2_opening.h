@@ -32,6 +32,7 @@ struct qcow2_open {
 	bool notes_base;
 	struct qcow2_base_note base;
 	struct qcow2_base_edit base_edit;
+	void (*headed)(struct qcow2_open *p); /* qcow2_open_get_header, _put_header */
 };
 
 /* ---- qcow2_open.c ---- */
@@ -39,6 +40,11 @@ struct qcow2_open {
 struct qcow2_open *qcow2_opening_of(struct backend_visit *visit);
 /* The open has failed; words NULL: the core has some. */
 void qcow2_open_fail(struct qcow2_open *p, int err, const char *words);
+/* The header is read into p->buf; or its first bytes are written from there, and flushed. Then
+ * `then`, unless that has failed, and with it the open. */
+void qcow2_open_get_header(struct qcow2_open *p, void (*then)(struct qcow2_open *p));
+void qcow2_open_put_header(struct qcow2_open *p, uint64_t bytes,
+			   void (*then)(struct qcow2_open *p));
 /* A request to the image, with p->buf. False: the open has failed. */
 bool qcow2_open_io(struct qcow2_open *p, enum backend_op op, uint64_t at, uint64_t bytes,
 		   const char *doing, backend_visit_fn *fn);

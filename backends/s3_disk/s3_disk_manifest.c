@@ -23,11 +23,10 @@ bool s3_disk_snapshot_name_is_good(const char *name)
 
 /* ---- which bytes ---- */
 
-/* FNV-1a, as base/hash.h. */
 static uint64_t hash_number(uint64_t hash, uint32_t number)
 {
 	for (unsigned i = 0; i < sizeof(number); i++)
-		hash = (hash ^ (uint8_t)(number >> (8 * i))) * 0x100000001b3ull;
+		hash = hash_byte(hash, (uint8_t)(number >> (8 * i)));
 	return hash;
 }
 

@@ -391,8 +391,8 @@ void device_set_start_as_next(struct member *m)
 static void stays_for_its_loss(struct member *m)
 {
 	log_error("device is not started as configured",
-		  "device=%s error=\"%s\" cure=\"look "
-		  "after its storage, then reload again: that starts it\"",
+		  "device=%s error=\"%s\" "
+		  "cure=\"look after its storage, then reload again: that starts it\"",
 		  m->settings->options.name, m->error);
 	device_set_set_next(m, NULL);
 	m->state = MEMBER_FAILED;

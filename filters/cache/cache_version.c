@@ -184,12 +184,12 @@ static void cache_version_came(struct helper_job *job)
 	v->wanted.generation++;
 	memcpy(v->wanted.found, j->words, sizeof(v->wanted.found));
 	v->wanted.ours[0] = '\0';
-	if (j->ret < 0)
+	if (j->ret < 0) {
 		log_warn("the version of a cache's origin cannot be asked for: what others write "
 			 "to it is not noticed",
 			 "node=%s error=%s", v->d->device->name, errname(j->ret));
-	if (j->ret < 0)
 		cache_version_set_unknown(&v->wanted);
+	}
 	if (j->ret < 0 && ix->dirty_nr == 0) {
 		cache_version_closed(v, 0);
 	} else {

@@ -421,6 +421,15 @@ static void test_late_refusal(void)
 
 /* ---- a FLUSH of its own ---- */
 
+/* A queue whose backend holds its requests, at work with all tags. */
+static void open_at_work(void)
+{
+	qrig_open(false);
+	keeps = true;
+	for (unsigned tag = 0; tag < DEPTH; tag++)
+		qrig_bring(tag, BACKEND_READ);
+}
+
 static void begin_flush(void)
 {
 	qrig.flushed = 1;
@@ -458,10 +467,7 @@ static void test_flush_waits_for_a_tag(void)
 {
 	if (!tap_begin("flush: when all tags are at work it waits for one, a stop for it"))
 		return;
-	qrig_open(false);
-	keeps = true;
-	for (unsigned tag = 0; tag < DEPTH; tag++)
-		qrig_bring(tag, BACKEND_READ);
+	open_at_work();
 	begin_flush();
 	EXPECT(submitted_nr == DEPTH, "a FLUSH without a tag");
 	qrig_answer(2);
@@ -486,10 +492,7 @@ static void test_flush_is_cancelled(void)
 {
 	if (!tap_begin("flush: a stop by force ends it, also one that waits for a tag"))
 		return;
-	qrig_open(false);
-	keeps = true;
-	for (unsigned tag = 0; tag < DEPTH; tag++)
-		qrig_bring(tag, BACKEND_READ);
+	open_at_work();
 	begin_flush();
 	queue_cancel(&qrig.queue, true);
 	pass(2);

@@ -125,9 +125,9 @@ static void flush_below(struct device *d, int ret)
 		queue_flush(&d->queues[0]);
 		return;
 	}
-	snprintf(d->flush.words, sizeof(d->flush.words), "%s: %s",
-		 d->aside.cache[d->aside.nr < d->aside.cache_nr ? d->aside.nr : 0]->name,
-		 device_aside_words(d));
+	if (ret < 0)
+		snprintf(d->flush.words, sizeof(d->flush.words), "%s: %s",
+			 d->aside.cache[d->aside.nr]->name, device_aside_words(d));
 	flush_end(d, ret);
 }
 
