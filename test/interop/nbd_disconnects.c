@@ -147,6 +147,7 @@ static void check_gives_up(struct fault_case *c, const void *arg)
 		return;
 	case_works(c, 50);
 	nbd_peer_tell(&c->peer, "down");
+	case_turn_for(c, 1);
 	start_ms = case_now_ms();
 	case_submit_all(c, BACKEND_READ, 4096);
 	if (!case_drain(c, p->max_ms))
