@@ -2,7 +2,7 @@
 # Builds every flavour and runs every test; ./dev check calls it with everything installed.
 #
 #   check.sh          what guards most, and a third of the rest by turns
-#   check.sh --fast   what needs no root, no ublk and no network
+#   check.sh --fast   what needs no root, no ublk and no network; of what takes turns only what HEAD and the working tree change
 #   check.sh --all    without turns: every suite on each kernel that it is for
 #   check.sh --soak   also the long runs, for a night
 #
@@ -13,11 +13,12 @@ top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$top" || exit 1
 
 mode=full
+unset UBLKD_FAST UBLKD_ALL UBLKD_SOAK
 case ${1:-} in
 '') ;;
---fast) mode=fast ;;
---all) mode=all ;;
---soak) mode=soak ;;
+--fast) mode=fast && export UBLKD_FAST=1 ;;
+--all) mode=all && export UBLKD_ALL=1 ;;
+--soak) mode=soak && export UBLKD_ALL=1 UBLKD_SOAK=1 ;;
 *)
 	echo "usage: ./dev check [--fast|--all|--soak]" >&2
 	exit 2
@@ -72,8 +73,9 @@ build_niced() {
 	nice -n 10 cmake --preset "$1" && nice -n 10 cmake --build "build/$1" -j 2 ${2:+--target "${@:2}"}
 }
 
-# host NAME SECONDS COMMAND...: a TAP program of this machine, in the lane of those
-host() { later host tap_run "$@"; }
+# host NAME SECONDS COMMAND...: a TAP program of this machine, in the lane of those, or of what $lane says
+lane=host
+host() { later "$lane" tap_run "$@"; }
 
 # computes NAME SECONDS COMMAND...: one that has no more to say for as long as it works
 computes() { host "$1" "$2" -b "$2" "${@:3}"; }

@@ -4,11 +4,6 @@
 # Only what hangs reaches a time limit: each is ten times and more of what the test takes on two CPUs with
 # nothing beside it. What hangs and neither works nor waits for a CPU has ten seconds for a line (test/watch/tap_watch.c).
 
-case $mode in
-all) export UBLKD_ALL=1 ;;
-soak) export UBLKD_ALL=1 UBLKD_SOAK=1 ;;
-esac
-
 # Seeds of this state of the tree, beside those that all have: each change brings others, and who checks a change again
 # has the same. --soak: such that nobody has had.
 new_seeds=$tree_number new_seed_nr=256
@@ -20,7 +15,6 @@ tap structure 600 test/structure.py
 tap kept 300 test/kept.py
 tap check-queue 300 test/check_queue_test.sh
 tap check-turns 60 test/check_turns_test.sh
-tap tap-watch 300 test/tap_watch_test.sh
 
 # What comes from the network comes while compilers run.
 things='guest-install guest-kernel-7.2 guest-kernel-6.12 guest-selftests guest-qemu-nbd guest-nginx guest-programs guest-kernel-uml'
@@ -44,7 +38,9 @@ phase builds
 step build-asan build asan
 # Every rule of the protocol broken, connections cut at every byte: they mostly wait, as compilers do not. Some of their
 # cases are about deadlines of 10 s.
-beside tap_run conformance 1800 -s 20 build/asan/test/conformance --seed "$new_seeds" --only ^rbd-
+third=()
+if [ "$mode" = fast ]; then third=(--third "$tree_number"); fi
+beside tap_run conformance 1800 -s 20 build/asan/test/conformance --seed "$new_seeds" --only ^rbd- "${third[@]}"
 if [ "$mode" != fast ]; then
 	if turn nbd-faults net backends/nbd test/interop; then beside tap_run nbd-faults 3600 -s 20 build/asan/test/nbd_faults; fi
 	if turn nvme-faults net backends/nvme test/interop; then beside tap_run nvme-faults 3600 -s 20 build/asan/test/nvme_faults; fi
@@ -114,7 +110,10 @@ fi
 # ---- this machine: what talks to others ----
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
+host tap-watch 300 test/tap_watch_test.sh
+if [ "$mode" = fast ]; then lane=compute; fi
 units asan
+lane=host
 if [ "$mode" != fast ]; then
 	for test in $threaded; do host "tsan-${test#test_}" 900 build/tsan/test/$test; done
 	host uapi 60 test/selftests/uapi.py
@@ -145,14 +144,17 @@ host trace-timeline 1800 test/trace/timeline.sh build/asan
 host trace-record 900 test/trace/record.sh build/release
 host trace-target 1800 test/trace/target.sh build/release
 host trace-selftest 900 test/trace/selftest.sh build/release/bin
-phase 'tests of this machine, beside a guest'
-limit[guest]=1
-if [ "$mode" = soak ]; then limit[guest]=0; fi
-run_later host
-limit[guest]=2
+if [ "$mode" != fast ]; then
+	phase 'tests of this machine, beside a guest'
+	limit[guest]=1
+	if [ "$mode" = soak ]; then limit[guest]=0; fi
+	run_later host
+	limit[guest]=2
+fi
 
-# ---- this machine: what only computes: beside two guests ----
+# ---- this machine: what only computes: beside two guests, with --fast beside the others ----
 
+lane=compute
 computes made-up 1200 test/made_up/made_up.sh build/asan
 host qcow2-snapshots 1200 build/asan/test/qcow2_snapshots --seed "$new_seeds"
 host qcow2-made 600 build/asan/test/qcow2_made
@@ -233,9 +235,9 @@ fi
 if [ "$mode" = soak ]; then
 	phase 'long tests of this machine'
 	limit[guest]=0
-	run_later host
+	run_later compute
 	limit[guest]=2
 fi
 
-phase 'guests, and what computes'
+if [ "$mode" = fast ]; then phase 'tests'; else phase 'guests, and what computes'; fi
 run_later

@@ -127,9 +127,9 @@ step() { step_run "$@" && step_count "$1"; }
 # What has begun or will, by its name: words of a function that runs it, of which the second is the name.
 declare -A waiting=() running=()
 order=()
-# How many of a lane run at once: guests have two CPUs each, tests on this machine may share a port, and what is
-# niced runs in what the others leave of the CPUs.
-declare -A limit=([guest]=2 [host]=1 [nice]=1)
+# How many of a lane run at once: guests have two CPUs each, tests on this machine may share a port, what computes has
+# a CPU, and what is niced runs in what the others leave of the CPUs.
+declare -A limit=([guest]=2 [host]=1 [compute]=1 [nice]=1)
 
 # later LANE RUN NAME [ARGUMENT...]: when its turn in this lane comes. RUN is a function that calls tap_run.
 later() {
@@ -160,7 +160,7 @@ count_ended() { # PID
 declare -A busy=()
 count_busy() {
 	local entry lane
-	busy=([guest]=0 [host]=0 [nice]=0)
+	busy=([guest]=0 [host]=0 [compute]=0 [nice]=0)
 	for entry in "${running[@]}"; do
 		lane=${entry%% *}
 		busy[$lane]=$((${busy[$lane]:-0} + 1))

@@ -89,13 +89,14 @@ ok "steps" sums '1 passed, 1 failed, 0 skipped' steps
 many() {
 	local number lane
 	for number in 1 2 3 4; do
-		for lane in guest host nice; do later $lane tap_run "$lane-$number" 20 "$tmp/program" $lane well; done
+		for lane in guest host compute nice; do later $lane tap_run "$lane-$number" 20 "$tmp/program" $lane well; done
 	done
 }
 most() { [ "$(sort -n "$tmp/at.$1" | tail -n 1)" = "$2" ]; }
-ok "three lanes" sums '24 passed, 0 failed, 0 skipped' many
+ok "four lanes" sums '32 passed, 0 failed, 0 skipped' many
 ok "two guests at a time" most guest 2
 ok "one test of this machine" most host 1
+ok "one that computes" most compute 1
 ok "one in the background" most nice 1
 one_lane() {
 	later host tap_run first 20 "$tmp/program" host well

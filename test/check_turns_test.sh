@@ -29,6 +29,8 @@ same_tree_same_runs() { diff <(runs 70) <(runs 70); }
 all_runs_all() { [ "$(mode=all && runs 70 | wc -l)" = 9 ]; }
 # As add_guest asks: what has failed before is not what turn says.
 all_runs_all_after_failure() ( mode=all; false || turn one )
+fast_has_no_turns() { [ "$(mode=fast && for number in 70 71 72; do runs $number net; done | wc -l)" = 0 ]; }
+fast_runs_changed() { [ "$(mode=fast && changes=net/tls.c && runs 70 net | wc -l)" = 9 ]; }
 changed_runs_all() { [ "$(changes=backends/nbd/nbd.c && runs 70 net backends/nbd | wc -l)" = 9 ]; }
 other_changes_do_not() { [ "$(changes=backends/nbdkit/x.c && runs 70 backends/nbd)" = "$(runs 70)" ]; }
 unknown_changes_run_all() { [ "$(changes='' && runs 70 net | wc -l)" = 9 ]; }
@@ -42,6 +44,8 @@ ok "three checks one after the other run each once" three_checks_run_each_once
 ok "the same tree runs the same" same_tree_same_runs
 ok "--all runs all" all_runs_all
 ok "... also after a command that failed" all_runs_all_after_failure
+ok "--fast has no turns" fast_has_no_turns
+ok "... and runs what has changed" fast_runs_changed
 ok "what has changed runs" changed_runs_all
 ok "a folder with a longer name is another" other_changes_do_not
 ok "when nobody knows what has changed, all run" unknown_changes_run_all

@@ -579,16 +579,18 @@ static void check_registry(void)
 	tap_end();
 }
 
-void suite_run(uint64_t seed, unsigned io_nr)
+void suite_run(uint64_t seed, unsigned io_nr, struct suite_part part)
 {
 	struct variant row;
+	unsigned number = 0;
 
 	suite_seed = seed;
 	suite_io_nr = io_nr;
 	check_registry();
 	for (const struct backend *const *b = backend_registry; *b; b++)
-		if (variant_of_row(*b, &row))
+		if (number++ % part.nr == part.idx && variant_of_row(*b, &row))
 			run_variant(&row);
 	for (unsigned i = 0; i < variant_nr; i++)
-		run_variant(&variants[i]);
+		if (number++ % part.nr == part.idx)
+			run_variant(&variants[i]);
 }

@@ -4,8 +4,13 @@
 
 #include <stdint.h>
 
-/* suite.c: every check on every variant. */
-void suite_run(uint64_t seed, unsigned io_nr);
+/* Of all variants those whose number modulo nr is idx. */
+struct suite_part {
+	unsigned idx, nr;
+};
+
+/* suite.c: every check on every variant of this part. */
+void suite_run(uint64_t seed, unsigned io_nr, struct suite_part part);
 
 /* file_cases.c: what only the file backend can meet. */
 void file_cases_run(void);
