@@ -426,12 +426,17 @@ void qcow2_io_answered(struct qcow2_io *s)
 	qcow2_io_go_on(s);
 }
 
+/* Of tables, or of what an apply is about to change: it may have failed. */
+static bool flush_asks(const struct qcow2_device *d)
+{
+	return d->owner && (qcow2_owner_is_dirty(d->owner) ||
+			    atomic_load_explicit(&d->is_stopped, memory_order_relaxed));
+}
+
 static enum backend_submit flush_step(struct qcow2_io *s)
 {
-	struct qcow2_device *d = qcow2_device_of(s);
-
 	s->is_flushed = true;
-	if (d->owner && qcow2_owner_is_dirty(d->owner)) {
+	if (flush_asks(qcow2_device_of(s))) {
 		qcow2_owner_ask(s, QCOW2_ASK_FLUSH);
 		return BACKEND_QUEUED;
 	}

@@ -80,6 +80,8 @@ struct qcow2_device {
 	struct closing *closing;    /* qcow2_close.c */
 	_Atomic uint64_t epoch;	    /* qcow2_alloc.c */
 	_Atomic bool is_stopped;    /* qcow2_snapshot_op.c: no request looks up */
+	/* struct backend's; is_stopped then, for ever: all requests fail. */
+	const char *_Atomic failure;
 	/* Control thread: the table, what reads it, and what changes it. */
 	struct qcow2_snapshots *snapshots; /* NULL: none, or it is of no use */
 	struct qcow2_snapshots_reader *snapshots_reader;

@@ -166,6 +166,13 @@ static const char *qcow2_above_create(const struct backend_device *device,
 	       "device of its own";
 }
 
+static const char *qcow2_failure(const struct backend_device *device)
+{
+	const struct qcow2_device *d = device->priv;
+
+	return atomic_load_explicit(&d->failure, memory_order_relaxed);
+}
+
 static const char *qcow2_above_apply(const struct backend_device *device,
 				     const struct backend_device *child)
 {
@@ -213,6 +220,7 @@ const struct backend backend_qcow2 = {
 	.version = &qcow2_version,
 	.stored_fd = qcow2_stored_fd,
 	.abandon = qcow2_abandon,
+	.failure = qcow2_failure,
 	.snapshots = &qcow2_backend_snapshots,
 	.only_reads = qcow2_only_reads,
 	.above = &qcow2_above,

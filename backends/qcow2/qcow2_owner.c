@@ -261,6 +261,8 @@ static int handle_map(struct qcow2_owner *o, struct qcow2_io *s)
 
 static int handle_flush(struct qcow2_owner *o, struct qcow2_io *s)
 {
+	if (atomic_load(&o->d->failure))
+		return -EIO;
 	if (qcow2_owner_commits(o)) {
 		list_push_back(&o->held, &s->waiting);
 		return QCOW2_WAITS;
@@ -273,12 +275,11 @@ static int handle_flush(struct qcow2_owner *o, struct qcow2_io *s)
 	return QCOW2_WAITS;
 }
 
-/* All requests are stopped, or not any more. */
+/* All requests are stopped, or not any more; or for ever. */
 static int handle_pass(struct qcow2_owner *o, struct qcow2_io *s)
 {
-	(void)o;
 	(void)s;
-	return 0;
+	return atomic_load(&o->d->failure) ? -EIO : 0;
 }
 
 static void owner_run(struct qcow2_owner *o, struct qcow2_io *s)

@@ -3,8 +3,10 @@
  * reactor.
  *
  * Happy path: an own request of queue 0 is taken, used chunk by chunk, and let go at the end of the
- * step. Failure modes: the header cannot be written: the one before is, so that nothing has
- * changed; where that fails too, nothing that the new one may name is given back.
+ * step. Failure modes: the storage has lost writes since the first of the tables that the header is
+ * to name: it names none. The header cannot be written: the one before is, so that nothing has
+ * changed; where that fails too, nothing that the new one may name is given back, and of an apply
+ * the device fails all requests: which of two disks the next start finds, nobody knows.
  */
 #include "backends/qcow2/qcow2_snapshot_op.h"
 
@@ -218,19 +220,51 @@ static int header_io(struct qcow2_snapshot_op *p)
 	}
 }
 
+/* A FLUSH that has succeeded proves nothing about what was lost before. */
+static bool has_lost(const struct qcow2_snapshot_op *p)
+{
+	return qcow2_losses(p->d) != p->losses;
+}
+
+/* All that the header is to name is durable, if no FLUSH failed since it was written. */
+static int publish(struct qcow2_snapshot_op *p)
+{
+	if (p->is_published)
+		return 0;
+	if (has_lost(p)) {
+		snprintf(p->words, sizeof(p->words),
+			 "the storage has perhaps lost writes meanwhile: nothing is changed");
+		return -EIO;
+	}
+	set_header(p);
+	p->is_published = true;
+	if (qcow2_op_is_apply(p))
+		qcow2_tables_unfill(p->o->t);
+	return 0;
+}
+
 /* Of a write that has failed nobody knows what is there: the header from before goes there. */
 static int header_failed(struct qcow2_snapshot_op *p, int err)
 {
-	if (p->sub == HEADER_READ)
+	if (!p->is_published)
 		return err;
 	if (p->sub > HEADER_FLUSH) {
-		qcow2_tables_set_l1(p->o->t, p->d->header.l1_offset);
-		return p->io_result;
+		if (qcow2_op_is_apply(p))
+			atomic_store(&p->d->failure,
+				     "a snapshot was applied, and the header of the image can be "
+				     "neither written nor restored: what the disk has is known "
+				     "when the device is opened again");
+		return err;
 	}
 	snprintf(p->words, sizeof(p->words), "the header of the image cannot be written");
-	p->io_result = err;
+	p->losses = qcow2_losses(p->d);
 	p->sub = HEADER_RESTORE;
 	return 0;
+}
+
+static bool header_flushes(const struct qcow2_snapshot_op *p)
+{
+	return p->sub == HEADER_FLUSH || p->sub == HEADER_RESTORE_FLUSH;
 }
 
 int qcow2_step_header(struct qcow2_snapshot_op *p)
@@ -238,15 +272,13 @@ int qcow2_step_header(struct qcow2_snapshot_op *p)
 	int ret = take_own(p);
 
 	while (ret == 0) {
-		if (p->sub == HEADER_WRITE) {
-			set_header(p);
-			p->is_published = true;
-			if (qcow2_op_is_apply(p))
-				qcow2_tables_unfill(p->o->t);
-		}
-		ret = header_io(p);
+		ret = p->sub == HEADER_WRITE ? publish(p) : 0;
+		if (ret == 0)
+			ret = header_io(p);
 		if (ret == QCOW2_WAITS)
 			return ret;
+		if (ret == 0 && header_flushes(p) && has_lost(p))
+			ret = -EIO;
 		if (ret < 0)
 			ret = header_failed(p, ret);
 		else if (p->sub == HEADER_FLUSH)

@@ -62,7 +62,8 @@ static void let_go(struct qcow2_snapshot_op *p)
 	struct list_node *node;
 
 	p->holds = QCOW2_HOLDS_NONE;
-	atomic_store_explicit(&p->d->is_stopped, false, memory_order_seq_cst);
+	atomic_store_explicit(&p->d->is_stopped, atomic_load(&p->d->failure) != NULL,
+			      memory_order_seq_cst);
 	while ((node = list_pop_front(&p->behind))) {
 		struct qcow2_io *s = list_entry(node, struct qcow2_io, waiting);
 
@@ -105,19 +106,14 @@ void qcow2_snapshot_answered(struct qcow2_owner *o, struct qcow2_io *s, int answ
 static void note_words(struct qcow2_snapshot_op *p, int err)
 {
 	const char *words = p->walk.words[0] ? p->walk.words : p->words;
+	const char *end = p->is_adopted ? ": the snapshots are changed, but space is not given back"
+			  : p->is_published ? ": whether the snapshots are changed is not known "
+					      "before the image is opened again"
+					    : "";
 
-	if (words[0])
-		snprintf(p->change->words, sizeof(p->change->words), "%.*s%s", utf8_fit(words, 190),
-			 words,
-			 p->is_adopted ? "; the snapshots are changed, but space is not given back"
-				       : "");
-	else
-		snprintf(p->change->words, sizeof(p->change->words), "%s%s", errname(err),
-			 p->is_adopted	   ? ": the snapshots are changed, but space is not given "
-					     "back"
-			 : p->is_published ? ": whether the snapshots are changed is not known "
-					     "before the image is opened again"
-					   : "");
+	words = words[0] ? words : errname(err);
+	snprintf(p->change->words, sizeof(p->change->words), "%.*s%s", utf8_fit(words, 170), words,
+		 end);
 }
 
 static void take_steps(struct qcow2_snapshot_op *p, qcow2_snapshot_step *const *steps)

@@ -43,6 +43,7 @@ struct qcow2_snapshot_op {
 	unsigned walk_nr, walks_done; /* for progress */
 	uint64_t raised_items;
 	uint64_t grace_epoch;
+	uint32_t losses; /* qcow2_losses when what is proved next was about to be written */
 
 	/* Taken: the new L1 table, and the new table of snapshots. */
 	uint64_t l1_host, l1_clusters, table_host, table_clusters;

@@ -252,6 +252,13 @@ static int step_take_table(struct qcow2_snapshot_op *p)
 	return ret;
 }
 
+/* What is written from here on must be there when the header names it: qcow2_step_header. */
+static int step_begin_writes(struct qcow2_snapshot_op *p)
+{
+	p->losses = qcow2_losses(p->d);
+	return 0;
+}
+
 /* ---- it is durable: what it replaces is given up ---- */
 
 static void give_up(struct qcow2_snapshot_op *p, uint64_t host, uint64_t bytes)
@@ -327,25 +334,20 @@ static int step_undo_copied(struct qcow2_snapshot_op *p)
 }
 
 qcow2_snapshot_step *const qcow2_create_steps[] = {
-	step_judge,
-	step_take_l1,
-	step_take_table,
-	step_hold_changes,
-	step_settle,
-	step_raise,
-	step_grace,
-	qcow2_step_write_l1,
-	qcow2_step_write_table,
-	step_commit,
-	qcow2_step_header,
-	step_adopt,
-	NULL,
+	step_judge,	     step_take_l1,
+	step_take_table,     step_hold_changes,
+	step_settle,	     step_raise,
+	step_grace,	     step_begin_writes,
+	qcow2_step_write_l1, qcow2_step_write_table,
+	step_commit,	     qcow2_step_header,
+	step_adopt,	     NULL,
 };
 
 qcow2_snapshot_step *const qcow2_delete_steps[] = {
 	qcow2_step_read_l1,
 	step_judge_lower,
 	step_take_table,
+	step_begin_writes,
 	qcow2_step_write_table,
 	step_commit,
 	qcow2_step_header,
@@ -359,9 +361,10 @@ qcow2_snapshot_step *const qcow2_delete_steps[] = {
 };
 
 qcow2_snapshot_step *const qcow2_apply_steps[] = {
-	qcow2_step_read_l1, step_judge,		 step_take_l1, step_hold_all,	  step_settle,
-	step_raise,	    qcow2_step_write_l1, step_commit,  qcow2_step_header, step_adopt_l1,
-	step_lower,	    step_reap,		 step_copied,  step_commit,	  NULL,
+	qcow2_step_read_l1, step_judge,	       step_take_l1,	  step_hold_all,
+	step_settle,	    step_raise,	       step_begin_writes, qcow2_step_write_l1,
+	step_commit,	    qcow2_step_header, step_adopt_l1,	  step_lower,
+	step_reap,	    step_copied,       step_commit,	  NULL,
 };
 
 qcow2_snapshot_step *const qcow2_undo_steps[] = {

@@ -31,7 +31,7 @@ struct changes {
 	struct change_snapshot entry[CHANGE_SNAPSHOTS_MAX];
 	unsigned one_in; /* of the steps begins one; 0: none does */
 	unsigned made_nr;
-	uint64_t done_nr;
+	uint64_t done_nr, failed_nr;
 
 	enum change_state state;
 	enum backend_snapshot_op op;

@@ -118,7 +118,7 @@ static void flush_ended(struct disk *d, const struct disk_flight *f)
  */
 static void lose(struct disk *d)
 {
-	bool is_read = prng_one_in(d->prng, 2);
+	bool is_read = !d->lost_is_gone && prng_one_in(d->prng, 2);
 	unsigned kept_one_in = (unsigned)prng_below(d->prng, 4), nr = 0;
 
 	for (unsigned i = 0; i < d->done_nr && !is_read; i++)

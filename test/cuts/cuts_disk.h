@@ -42,6 +42,7 @@ struct disk {
 	bool has_failed; /* some request has */
 	/* FLUSHes that fail, of so many one; what was not durable then is lost, in part or all. */
 	unsigned flush_error_one_in;
+	bool lost_is_gone; /* it reads as before at once, never as if it were there */
 	/* Of any FLUSH, whether something was lost or not. */
 	void (*on_flush_failed)(void *arg);
 	void *on_flush_failed_arg;

@@ -56,7 +56,7 @@ static uint64_t oldest_read(const struct rig *rig)
 		for (unsigned tag = 0; tag < rig->depth; tag++)
 			if (rig->io[q][tag].is_out && rig->io[q][tag].io.op == BACKEND_READ)
 				oldest = MIN(oldest, rig->io[q][tag].begin);
-	return rig->is_changing ? MIN(oldest, world->changes.begin) : oldest;
+	return world->changes.state == CHANGE_RUNS ? MIN(oldest, world->changes.begin) : oldest;
 }
 
 static void guest_ended(struct rig_io *rio)

@@ -325,6 +325,21 @@ static void choose_changes_kills(struct world *w, struct prng *p)
 	w->request_nr = (unsigned)prng_between(p, 50, 400);
 }
 
+/* With what is lost gone at once: a snapshot has what can be read when it is made. */
+static void choose_changes_lost(struct world *w, struct prng *p)
+{
+	unsigned one_in;
+
+	if (prng_one_in(p, 3))
+		choose_changes_qemu(w, p);
+	else
+		choose_changes(w, p);
+	one_in = w->changes.one_in;
+	fail_flushes(w, p);
+	w->changes.one_in = one_in;
+	w->disk->lost_is_gone = true;
+}
+
 static const struct scenario scenarios[] = {
 	{ "clusters of 512 and 1024 bytes", false, choose_small },
 	{ "clusters of 2 to 8 KiB", false, choose_medium },
@@ -348,6 +363,7 @@ static const struct scenario scenarios[] = {
 	{ "encrypted", false, choose_encrypted },
 	{ "snapshots are changed", false, choose_changes },
 	{ "snapshots are changed, of qemu-img's images", true, choose_changes_qemu },
+	{ "snapshots are changed, and FLUSHes fail", true, choose_changes_lost },
 	{ "the process is killed", false, choose_kills },
 	{ "the process is killed, snapshots and compressed clusters", true, choose_kills_qemu },
 	{ "the process is killed, snapshots are changed", true, choose_changes_kills },
@@ -442,7 +458,7 @@ static void run_in_process(const struct scenario *s, struct world *w, uint64_t s
 }
 
 struct sums {
-	uint64_t cut_nr, kill_nr, request_nr, failed_nr, change_nr, run_nr;
+	uint64_t cut_nr, kill_nr, request_nr, failed_nr, change_nr, change_failed_nr, run_nr;
 };
 
 static void one_run(const struct scenario *s, uint64_t seed, bool is_soak, struct sums *sums)
@@ -455,6 +471,7 @@ static void one_run(const struct scenario *s, uint64_t seed, bool is_soak, struc
 	sums->request_nr += w->request_done_nr;
 	sums->failed_nr += w->failed_nr;
 	sums->change_nr += w->changes.done_nr;
+	sums->change_failed_nr += w->changes.failed_nr;
 	sums->run_nr++;
 	cuts_shared_free(w, sizeof(*w));
 }
@@ -473,10 +490,11 @@ static void run_scenario(const struct scenario *s, const struct cuts_args *args,
 	while (!tap_failed() && (args->run_nr ? sums.run_nr < args->run_nr : sums.cut_nr < cut_nr))
 		one_run(s, args->seed + sums.run_nr, args->is_soak, &sums);
 	printf("# %llu runs, %llu cuts, %llu kills, %llu requests, of which %llu failed, %llu "
-	       "changes of snapshots\n",
+	       "changes of snapshots, beside %llu that failed\n",
 	       (unsigned long long)sums.run_nr, (unsigned long long)sums.cut_nr,
 	       (unsigned long long)sums.kill_nr, (unsigned long long)sums.request_nr,
-	       (unsigned long long)sums.failed_nr, (unsigned long long)sums.change_nr);
+	       (unsigned long long)sums.failed_nr, (unsigned long long)sums.change_nr,
+	       (unsigned long long)sums.change_failed_nr);
 	tap_end();
 }
 
