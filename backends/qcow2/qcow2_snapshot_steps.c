@@ -334,19 +334,28 @@ static int step_undo_copied(struct qcow2_snapshot_op *p)
 }
 
 qcow2_snapshot_step *const qcow2_create_steps[] = {
-	step_judge,	     step_take_l1,
-	step_take_table,     step_hold_changes,
-	step_settle,	     step_raise,
-	step_grace,	     step_begin_writes,
-	qcow2_step_write_l1, qcow2_step_write_table,
-	step_commit,	     qcow2_step_header,
-	step_adopt,	     NULL,
+	step_judge,
+	step_take_l1,
+	step_take_table,
+	step_hold_changes,
+	step_settle,
+	step_raise,
+	step_grace,
+	/* What the header is to name. */
+	step_begin_writes,
+	qcow2_step_write_l1,
+	qcow2_step_write_table,
+	step_commit,
+	qcow2_step_header,
+	step_adopt,
+	NULL,
 };
 
 qcow2_snapshot_step *const qcow2_delete_steps[] = {
 	qcow2_step_read_l1,
 	step_judge_lower,
 	step_take_table,
+	/* What the header is to name. */
 	step_begin_writes,
 	qcow2_step_write_table,
 	step_commit,
@@ -359,12 +368,24 @@ qcow2_snapshot_step *const qcow2_delete_steps[] = {
 	step_commit,
 	NULL,
 };
-
 qcow2_snapshot_step *const qcow2_apply_steps[] = {
-	qcow2_step_read_l1, step_judge,	       step_take_l1,	  step_hold_all,
-	step_settle,	    step_raise,	       step_begin_writes, qcow2_step_write_l1,
-	step_commit,	    qcow2_step_header, step_adopt_l1,	  step_lower,
-	step_reap,	    step_copied,       step_commit,	  NULL,
+	qcow2_step_read_l1,
+	step_judge,
+	step_take_l1,
+	step_hold_all,
+	step_settle,
+	step_raise,
+	/* What the header is to name. */
+	step_begin_writes,
+	qcow2_step_write_l1,
+	step_commit,
+	qcow2_step_header,
+	step_adopt_l1,
+	step_lower,
+	step_reap,
+	step_copied,
+	step_commit,
+	NULL,
 };
 
 qcow2_snapshot_step *const qcow2_undo_steps[] = {
