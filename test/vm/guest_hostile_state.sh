@@ -351,7 +351,11 @@ start_second() {
 }
 ok "the second daemon's device of the same id fails in words" start_second
 ok "the first one's serves" same_content
-reload_second() { kill -HUP $second_pid && wait_for 10 second_says "$1"; }
+reload_second() {
+	kill -HUP $second_pid && wait_for 10 second_says "$1" && return
+	tail -n 20 "$work/second.log"
+	return 1
+}
 first_is_dead() {
 	crash
 	second_says '^hid +failed' && kill -HUP $second_pid && rest 0.5 && wait_for 10 second_says '^hid +failed' &&
