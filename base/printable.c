@@ -69,6 +69,11 @@ size_t utf8_whole(const char *text, size_t bytes)
 	return bytes;
 }
 
+void utf8_end_whole(char *text)
+{
+	text[utf8_whole(text, strlen(text))] = '\0';
+}
+
 int utf8_fit(const char *text, size_t max)
 {
 	size_t bytes = strnlen(text, max);

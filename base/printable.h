@@ -18,6 +18,9 @@ unsigned utf8_letter(const void *text, size_t bytes, uint32_t *ret_code);
 /* The bytes of text without a last letter of which a buffer that was too small has cut the end. */
 size_t utf8_whole(const char *text, size_t bytes);
 
+/* Ends text, which a buffer may have cut, at its last whole letter. */
+void utf8_end_whole(char *text);
+
 /* For "%.*s": the bytes of text, at most max of them, without the letter that max would cut. */
 int utf8_fit(const char *text, size_t max);
 

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/printable.h"
+
 int config_refuse(struct config_refusal *r, const char *key, const char *fmt, ...)
 {
 	va_list args;
@@ -13,6 +15,7 @@ int config_refuse(struct config_refusal *r, const char *key, const char *fmt, ..
 	va_start(args, fmt);
 	vsnprintf(r->words, sizeof(r->words), fmt, args);
 	va_end(args);
+	utf8_end_whole(r->words);
 	return -EINVAL;
 }
 

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/printable.h"
 #include "base/util.h"
 #include "host/block_tree.h"
 #include "host/caps.h"
@@ -59,8 +60,10 @@ static void add_words(struct look *l, const char *words)
 	if (len > 0 && !strstr(l->text, words) && l->used + 1 < l->text_bytes)
 		l->used += (size_t)snprintf(l->text + l->used, l->text_bytes - l->used, "%s%s",
 					    separator, words);
-	if (l->used >= l->text_bytes)
+	if (l->used >= l->text_bytes) {
+		utf8_end_whole(l->text);
 		l->used = l->text_bytes - 1;
+	}
 }
 
 static void note(struct look *l, enum block_users kind, const char *fmt, ...)
@@ -76,6 +79,7 @@ static void note(struct look *l, enum block_users kind, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(words, sizeof(words), fmt, ap);
 	va_end(ap);
+	utf8_end_whole(words);
 	add_words(l, words);
 }
 
@@ -90,6 +94,7 @@ static void unknown(struct look *l, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(l->unknown, sizeof(l->unknown), fmt, ap);
 	va_end(ap);
+	utf8_end_whole(l->unknown);
 }
 
 /* " (data)" for a device-mapper device of that name. */
@@ -186,11 +191,12 @@ static void look_at_swaps(struct look *l)
 			continue;
 		if (sysfs_stat(path, &node) < 0) {
 			if (strcmp(type, "partition") == 0)
-				unknown(l, "swap %.64s cannot be looked at", path);
+				unknown(l, "swap %.*s cannot be looked at", utf8_fit(path, 64),
+					path);
 		} else if (block_tree_find(&l->tree, node.block)) {
 			note(l, BLOCK_USERS_REAL, "used as swap");
 		} else if (node.block == 0 && block_tree_find(&l->tree, node.file_system)) {
-			note(l, BLOCK_USERS_REAL, "used as swap: %.64s", path);
+			note(l, BLOCK_USERS_REAL, "used as swap: %.*s", utf8_fit(path, 64), path);
 		}
 	}
 	if (file)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "storage/cache_control.h"
+#include "base/printable.h"
 #include "storage/sharing.h"
 #include "storage/snapshot.h"
 #include "base/assert.h"
@@ -144,8 +145,8 @@ int backend_above_ask(struct backend_device *top, const struct backend_device *n
 
 		said = above_says(op, above, way.step[i]);
 		if (said)
-			snprintf(words, words_bytes, "the node above, %.100s (%s), %s", above->name,
-				 above->ops->name, said);
+			snprintf(words, words_bytes, "the node above, %.*s (%s), %s",
+				 utf8_fit(above->name, 100), above->name, above->ops->name, said);
 	}
 	return said ? -EOPNOTSUPP : 0;
 }

@@ -11,7 +11,8 @@ test/kept.layouts has an entry for each such memory, file or message:
     file: FILE...        sources from which all of it can be seen
     version: WORD        a macro or a constant; or `grows`: one structure, to which members are added behind;
                          or `forever`: nothing of it may change
-    has: PART, PART...   struct NAME, enum NAME, macro NAME, function NAME, or texts NAME: the texts in a function
+    has: PART, PART...   struct NAME, enum NAME, macro NAME, function NAME, or texts NAME: the texts in a function, or in
+                         an array outside of functions
     VALUE: HASH...       of each version that ever was, one hash for each part; of what grows VALUE is the number of members
 
 A structure has those in it, and enums, without being told so. What counts of it is the text after the preprocessor: so each
@@ -83,6 +84,21 @@ class Source:
                 return block(self.raw, start)
         raise Wrong(f"there is no function {name}")
 
+    def array(self, name):
+        for start in find(self.raw, name, "["):
+            end = self.raw.index("]", start)
+            if self.raw[end + 1:end + 3] == ["=", "{"]:
+                return block(self.raw, start)
+        raise Wrong(f"there is no function and no array {name}")
+
+    def texts(self, name):
+        """In their order: that of an array tells which text means what."""
+        try:
+            tokens = self.function(name)
+        except Wrong:
+            tokens = self.array(name)
+        return [token for token in tokens if token.startswith('"')]
+
     def closure(self, kind, name, seen):
         """The definition and those of what lies in it; a pointer is of no use to another process."""
         if (kind, name) in seen:
@@ -103,7 +119,7 @@ class Source:
         if kind == "function":
             return self.function(name)
         if kind == "texts":
-            return [token for token in self.function(name) if token.startswith('"')]
+            return self.texts(name)
         if kind == "macro" and name in self.macros:
             return TOKEN.findall(self.macros[name])
         raise Wrong(f"there is no {part}")
@@ -236,6 +252,7 @@ enum kind { A, B };
 struct inner { uint8_t x, y; };
 struct kept { uint32_t a; enum kind kind; struct inner in[4]; };
 struct grown { uint32_t a, b; char text[4]; };
+static const char *const names[] = { [A] = "one", [B] = "two" };
 static unsigned place(struct kept *k) { return sizeof(*k) * 2 + "text"[0]; }
 """
 # What is told from the example, and by which part.
@@ -244,6 +261,7 @@ CHANGES = [
     ("struct kept", "uint32_t a; enum kind kind;", "enum kind kind; uint32_t a;"), ("struct kept", "in[4]", "in[5]"),
     ("struct kept", "x, y", "y, x"), ("struct kept", "A, B", "B, A"), ("macro NR", "NR 4", "NR 5"),
     ("macro SIZE", "* 8", "* 9"), ("function place", "* 2", "* 3"), ("texts place", '"text"', '"tex"'),
+    ("texts names", '"two"', '"three"'), ("texts names", '"one", [B] = "two"', '"two", [B] = "one"'),
 ]
 
 

@@ -220,6 +220,19 @@ def unescaped_prints(files):
             for line in read(file).splitlines() if re.search(r"(?<!\w)(printf\(|v?fprintf\(std(out|err)\b)", line)]
 
 
+# Texts that are ASCII by what made them: digits of a hash or of a token, names that daemon/settings has judged.
+ASCII_CUTS = {"backends/http/web_open.c": "%.40s", "backends/nvme/nvme_open.c": "%.50s", "backends/nbd/nbd_open.c": "%.30s",
+              "backends/s3_disk/s3_disk_manifest.c": "%.32s", "ublkctl/snippet.c": "%.40s"}
+
+
+def cut_letters(files):
+    """Where a text may be cut inside a letter: "%.*s" with utf8_fit (base/printable.h) cuts between two. Numbers of processes and
+    names of tasks, with up to 24 bytes, are whole."""
+    return [f"{file}: {line.strip()}" for file in files if file.endswith((".c", ".h"))
+            for line in read(file).splitlines() for cut in re.findall(r"%-?\d*\.\d+s", line)
+            if int(cut.split(".")[1][:-1]) > 24 and ASCII_CUTS.get(file) != cut]
+
+
 CHECK_LIST = "test/check_list.sh"
 
 
@@ -294,6 +307,7 @@ def main():
         ("no two sources have one name", shared_names(product)),
         ("no two sources have functions of one name", shared_functions(product)),
         ("ublkctl prints by ublkctl/print/say.c alone", unescaped_prints(product)),
+        ("texts are cut between letters", cut_letters(product)),
         (f"{CHECK_LIST} names tests that exist", missing_checks()),
         ("guest suites say where they run", wrong_heads()),
         ("docs name no file that is not there", stale_names((f, read(f)) for f in listed("*.md", "docs/man/*"))),

@@ -7,6 +7,8 @@
  */
 #include "ublkctl/attach_words.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,10 @@
 
 /* More than a name takes: a letter has up to 4 bytes. */
 #define DECODED_BYTES (4u * (SETTINGS_NAME_MAX + 2))
+
+/* Behind QEMU's "nbd:". */
+#define QEMU_UNIX "unix:"
+#define NBD_SCHEME "nbd:"
 
 /* A range of the word. */
 struct attach_part {
@@ -105,6 +111,8 @@ static struct attach_part word_part(const char *at)
 
 	if (sign)
 		at = sign + strlen(export);
+	else if (strncmp(at, QEMU_UNIX, strlen(QEMU_UNIX)) == 0)
+		at += strlen(QEMU_UNIX);
 	return last_part(attach_part(at, at + strlen(at)));
 }
 
@@ -123,6 +131,55 @@ static struct attach_part uri_part(const struct word *word, const char *uri,
 					     .len = strlen(word->backend->name) };
 	return part;
 }
+
+/* ---- sockets ---- */
+
+/* Where the path of an NBD server's socket begins that is no absolute one; NULL: there is none. */
+static const char *relative_socket(const char *uri, bool *ret_is_qemu)
+{
+	static const char qemu[] = NBD_SCHEME QEMU_UNIX, key[] = "socket=";
+	const char *at = uri + strlen(qemu);
+
+	*ret_is_qemu = strncasecmp(uri, NBD_SCHEME, strlen(NBD_SCHEME)) == 0 &&
+		       strncmp(uri + strlen(NBD_SCHEME), QEMU_UNIX, strlen(QEMU_UNIX)) == 0;
+	if (!*ret_is_qemu) {
+		at = strncasecmp(uri, "nbd", 3) == 0 ? strchr(uri, '?') : NULL;
+		while (at && strncmp(at + 1, key, strlen(key)) != 0)
+			at = strchr(at + 1, '&');
+		if (!at)
+			return NULL;
+		at += 1 + strlen(key);
+	}
+	/* "%2F" is a slash, too; of no path the daemon says what is missing. */
+	return *at == '/' || strncasecmp(at, "%2f", 3) == 0 || strchr("&#:", *at) ? NULL : at;
+}
+
+int attach_absolute_socket(const char *uri, const char *folder, char *to, size_t bytes)
+{
+	static const char safe[] = "-._~/";
+	bool is_qemu;
+	const char *socket = relative_socket(uri, &is_qemu);
+	size_t len = socket ? (size_t)(socket - uri) : 0;
+	char piece[4];
+
+	if (!socket)
+		return (size_t)snprintf(to, bytes, "%s", uri) < bytes ? 0 : -ENAMETOOLONG;
+	if (len >= bytes)
+		return -ENAMETOOLONG;
+	memcpy(to, uri, len);
+	for (const char *c = strcmp(folder, "/") == 0 ? "" : folder; *c; c++) {
+		bool stays = is_qemu || isalnum((unsigned char)*c) || strchr(safe, *c);
+
+		snprintf(piece, sizeof(piece), stays ? "%c" : "%%%02X", (unsigned char)*c);
+		if (len + strlen(piece) >= bytes)
+			return -ENAMETOOLONG;
+		len += (size_t)snprintf(to + len, bytes - len, "%s", piece);
+	}
+	len += (size_t)snprintf(to + len, bytes - len, "/%s", socket);
+	return len < bytes ? 0 : -ENAMETOOLONG;
+}
+
+/* ---- names ---- */
 
 /* One '-' for each character, of however many bytes, that a name may not have. */
 static void make_name(struct attach_part part, char name[static SETTINGS_NAME_MAX + 1])

@@ -29,6 +29,12 @@ void attach_name(const struct word *word, const char *value,
 		 bool (*taken)(const char *name, const void *arg), const void *arg,
 		 char ret_name[static SETTINGS_NAME_MAX + 1]);
 
+/*
+ * The URI with the path of an NBD server's socket counted from folder, which is absolute; any other
+ * one as it is. Returns 0, or -ENAMETOOLONG.
+ */
+int attach_absolute_socket(const char *uri, const char *folder, char *to, size_t bytes);
+
 /* The device as YAML. NULL: not UTF-8, or out of memory. The caller frees it. */
 char *attach_yaml(const struct attach_device *d);
 

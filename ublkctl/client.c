@@ -282,7 +282,8 @@ static json_t *client_reply(const char *socket_path, const json_t *request, int 
 	json_t *reply = NULL;
 
 	if (!text)
-		say_to(stderr, "ublkctl: the request cannot be encoded as JSON\n");
+		say_to(stderr,
+		       "ublkctl: a name on the command line is not UTF-8, or memory ran out\n");
 	else if (strlen(text) >= SOCKET_REQUEST_BYTES_MAX)
 		say_to(stderr, "ublkctl: the request is longer than 1 MiB\n");
 	else

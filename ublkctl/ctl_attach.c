@@ -153,6 +153,20 @@ static enum exit_code read_path(struct attachment *at)
 	return code == EXIT_DONE ? ctl_image_check(at->args, &at->device.word, path) : code;
 }
 
+static enum exit_code read_uri(struct attachment *at)
+{
+	char folder[PATH_MAX];
+	int ret = getcwd(folder, sizeof(folder))
+			  ? attach_absolute_socket(at->args->name, folder, at->value,
+						   sizeof(at->value))
+			  : -errno;
+
+	if (ret < 0)
+		return fail_path(at, at->args->name, ret);
+	at->device.value = at->value;
+	return EXIT_DONE;
+}
+
 /* --raw takes back what the end of a name says, not what was said before it. */
 static enum exit_code choose_format(struct attachment *at)
 {
@@ -169,7 +183,7 @@ static enum exit_code choose_format(struct attachment *at)
 	if (at->args->backing_folder && !word->format)
 		ublkctl_usage_error("--backing-folder is for an image in a file, not ",
 				    at->args->name);
-	return word->is_uri ? EXIT_DONE : read_path(at);
+	return word->is_uri ? read_uri(at) : read_path(at);
 }
 
 static enum exit_code read_word(struct attachment *at)

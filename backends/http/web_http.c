@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "backends/http/web.h"
+#include "base/printable.h"
 #include "base/util.h"
 #include "config/refusal.h"
 #include "net/secret_file.h"
@@ -125,14 +126,14 @@ static int judge_headers(const struct yaml_node *headers, struct config_refusal 
 		const struct yaml_pair *p = &headers->map.pairs[i];
 
 		if (!header_name_is_good(p->key->text))
-			return config_refuse(r, "headers", "%.64s: no name of a header",
-					     p->key->text);
+			return config_refuse(r, "headers", "%.*s: no name of a header",
+					     utf8_fit(p->key->text, 64), p->key->text);
 		if (header_is_ours(p->key->text))
-			return config_refuse(r, "headers", "%.64s: ublkd sets this one by itself",
-					     p->key->text);
+			return config_refuse(r, "headers", "%.*s: ublkd sets this one by itself",
+					     utf8_fit(p->key->text, 64), p->key->text);
 		if (p->value->kind != YAML_SCALAR || strpbrk(p->value->text, "\r\n"))
-			return config_refuse(r, "headers", "%.64s: expected a text of one line",
-					     p->key->text);
+			return config_refuse(r, "headers", "%.*s: expected a text of one line",
+					     utf8_fit(p->key->text, 64), p->key->text);
 	}
 	return 0;
 }

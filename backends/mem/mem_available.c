@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "base/util.h"
 
 #define MARGIN_BYTES_MIN MIB(8)
@@ -184,7 +185,8 @@ static void look_at_groups(struct memory_look *look, const char *root, uint64_t 
 	if (name[1] == '\0')
 		name[0] = '\0';
 	for (;;) {
-		snprintf(path, sizeof(path), "%s/sys/fs/cgroup%.2000s", root, name);
+		snprintf(path, sizeof(path), "%s/sys/fs/cgroup%.*s", root, utf8_fit(name, 2000),
+			 name);
 		look_at_group(look, path, name, wanted_bytes);
 		end = strrchr(name, '/');
 		if (!end)

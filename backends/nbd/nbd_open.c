@@ -46,7 +46,10 @@ static uint32_t caps_of(const struct nbd_export *export)
 	return caps;
 }
 
-/* Requests of all kinds are whole blocks, so that the server's smallest block must be one of ours.
+/*
+ * Requests of all kinds are whole blocks, so that the server's smallest block must be one of ours.
+ * The preferred block is the smallest efficient request (NBD protocol, "Block size constraints"),
+ * not the best one: of that the protocol says nothing.
  */
 static void fill_limits(struct backend_device *device, const struct nbd_export *export)
 {
@@ -60,7 +63,6 @@ static void fill_limits(struct backend_device *device, const struct nbd_export *
 	device->limits = (struct backend_limits){
 		.caps = caps_of(export),
 		.logical_block_bytes = block_bytes,
-		.io_opt_bytes = export->has_block_sizes ? export->preferred_block_bytes : 0,
 		.max_io_bytes = export->max_payload_bytes - export->max_payload_bytes % block_bytes,
 		.discard_granularity_bytes = export->preferred_block_bytes,
 		.max_discard_bytes = UINT32_MAX - UINT32_MAX % block_bytes,

@@ -84,7 +84,7 @@ static void namespace_limits(struct backend_device *device)
 		/* What is written as a whole even when the power fails. */
 		.physical_block_bytes = MIN(MAX(ns->atomic_write_bytes, block),
 					    MAX(ns->write_granularity_bytes, block)),
-		.io_opt_bytes = ns->write_granularity_bytes,
+		.io_opt_bytes = ns->optimal_write_bytes,
 		.max_io_bytes = (uint32_t)whole_blocks(
 			MIN((uint64_t)controller->max_transfer_bytes, 65536ull * block), block),
 		.discard_granularity_bytes = MAX(ns->discard_granularity_bytes, block),

@@ -129,7 +129,8 @@ static void image_limits(struct qcow2_device *d)
 	struct backend_limits *limits = &d->device->limits;
 	uint32_t cluster = (uint32_t)qcow2_cluster_bytes(&d->header.g);
 
-	limits->io_opt_bytes = cluster;
+	/* A cluster is what is taken at a time, no size to gather writes for. */
+	limits->io_opt_bytes = 0;
 	limits->max_discard_bytes = limits->max_write_zeroes_bytes = 0;
 	limits->boundary_bytes = 0;
 	limits->discard_granularity_bytes = cluster;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/rbd/rbd_config.h"
+#include "base/printable.h"
 #include "base/util.h"
 #include "config/refusal.h"
 #include "storage/word.h"
@@ -235,7 +236,8 @@ static int judge_options(const struct yaml_node *options, struct config_refusal 
 		const struct yaml_pair *p = &options->map.pairs[i];
 
 		if (p->value->kind != YAML_SCALAR)
-			return config_refuse(r, "options", "%.64s: expected a value", p->key->text);
+			return config_refuse(r, "options", "%.*s: expected a value",
+					     utf8_fit(p->key->text, 64), p->key->text);
 		ours = option_of_ours(p->key->text);
 		if (ours)
 			return config_refuse(r, "options", "%s: set %s instead", p->key->text,

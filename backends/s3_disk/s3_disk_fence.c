@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backends/s3_disk/s3_disk.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 static struct s3_disk_queue *fence_queue(struct s3_disk_lease *lease)
@@ -21,14 +22,15 @@ static struct s3_disk_queue *fence_queue(struct s3_disk_lease *lease)
 static void fence_lost(struct s3_disk_queue *q)
 {
 	const struct s3_disk_manifest *m = &q->lease.manifest;
+	const char *host = m->host[0] ? m->host : "another host";
 	struct s3_disk *d = q->d;
 	char how[NET_CHANGED_BYTES];
 
 	if (strcmp(m->owner, d->owner) == 0)
 		snprintf(how, sizeof(how), "a change of snapshots was stored and not answered");
 	else
-		snprintf(how, sizeof(how), "%.64s writes it now: only one may",
-			 m->host[0] ? m->host : "another host");
+		snprintf(how, sizeof(how), "%.*s writes it now: only one may", utf8_fit(host, 64),
+			 host);
 	net_changed_note(&d->changed, "the disk's writer", how, d->web.name, d->web.url.server);
 	reactor_timer_cancel(q->queue->reactor, &q->renewal);
 	s3_disk_ios_fail(&q->flushes, -EIO);

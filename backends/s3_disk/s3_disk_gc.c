@@ -42,6 +42,7 @@
 #include "backends/s3_disk/s3_disk.h"
 #include "backends/s3_disk/s3_disk_keep.h"
 #include "backends/s3_disk/s3_disk_list.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 #define GC_DELETES 4u
@@ -115,8 +116,8 @@ static int s3_gc_fail(struct s3_disk_gc *gc, int err, const char *what, const ch
 	if (gc->result < 0)
 		return gc->result;
 	gc->result = err;
-	snprintf(gc->words, sizeof(gc->words), "%.200s: %.150s%.200s", gc->web.url.server, what,
-		 words);
+	snprintf(gc->words, sizeof(gc->words), "%.*s: %.*s%.*s", utf8_fit(gc->web.url.server, 200),
+		 gc->web.url.server, utf8_fit(what, 150), what, utf8_fit(words, 200), words);
 	return err;
 }
 

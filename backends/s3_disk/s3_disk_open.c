@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "backends/s3_disk/s3_disk_visit.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 /* ---- helper ---- */
@@ -336,8 +337,8 @@ static void open_on_second(struct s3_disk_lease *lease, int result)
 	if (result < 0)
 		s3_disk_visit_fail(v, result, "%s", lease->words);
 	else if (lease->manifest.owner[0] && strcmp(lease->etag, v->etag) != 0)
-		s3_disk_visit_fail(v, -EBUSY, "%.64s writes the disk: stop its device first",
-				   lease->manifest.host);
+		s3_disk_visit_fail(v, -EBUSY, "%.*s writes the disk: stop its device first",
+				   utf8_fit(lease->manifest.host, 64), lease->manifest.host);
 	else
 		open_probe(v);
 }
@@ -356,8 +357,8 @@ static void open_wait(struct s3_disk_visit *v)
 
 	memcpy(v->etag, v->lease.etag, sizeof(v->etag));
 	v->visit->doing = "waiting whether the writer before is there still";
-	log_info("the disk has a writer: is it there still?", "device=%s host=%.64s wait_ns=%llu",
-		 v->d->web.name, v->lease.manifest.host,
+	log_info("the disk has a writer: is it there still?", "device=%s host=%.*s wait_ns=%llu",
+		 v->d->web.name, utf8_fit(v->lease.manifest.host, 64), v->lease.manifest.host,
 		 (unsigned long long)v->d->config->lease_ns);
 	reactor_timer_arm(r, &v->wait, r->now_ns + v->d->config->lease_ns);
 }

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "backends/s3_disk/s3_disk.h"
+#include "base/printable.h"
 #include "base/util.h"
 #include "storage/snapshot.h"
 
@@ -75,7 +76,8 @@ static void change_end(struct s3_disk_change *p, int result)
 
 static void change_fail(struct s3_disk_change *p, int err, const char *what, const char *words)
 {
-	snprintf(p->change->words, sizeof(p->change->words), "%s%.190s", what, words);
+	snprintf(p->change->words, sizeof(p->change->words), "%s%.*s", what, utf8_fit(words, 190),
+		 words);
 	change_end(p, err);
 }
 

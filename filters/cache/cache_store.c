@@ -86,7 +86,7 @@ int cache_store_open(struct cache_store *s, const char *path, bool writes,
 
 	*s = (struct cache_store){ .fd = -1 };
 	if (stat(path, &st) < 0)
-		return store_fail(words, -errno, "%s", errname(errno));
+		return store_fail(words, -errno, "it cannot be found: %s", strerror(errno));
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
 		return store_fail(words, -EINVAL, "it is no file and no block device");
 	/* Who serves a block device has it for itself. */

@@ -172,6 +172,34 @@ def uri():
     assert daemon.yaml()[1:] == ['name: "disk"\nbackend:\n  type: nbd\n  uri: "nbd:unix:/run/x y:exportname=vms/disk"\n']
 
 
+@check
+def relative_sockets():
+    """the socket of an NBD server counts from the client's folder"""
+    attach("nbd:unix:k.sock")
+    attach("nbd:unix:k.sock:exportname=a")
+    attach("nbd+unix:///b?socket=k.sock")
+    attach("nbds+unix:///c?tls-type=x509&socket=./k.sock")
+    folder = os.path.join(tmp.name, "a&b c%")
+    os.makedirs(folder, exist_ok=True)
+    attach("nbd+unix:///d?socket=k.sock&tls-type=psk", cwd=folder)
+    attach("nbd+unix:///e?socket=k.sock", cwd="/")
+    attach("nbd+unix:///f?socket=%2Fk.sock")
+    attach("nbd://host/g?socket")
+    assert [re.search('name: "(.*)"', yaml)[1] for yaml in daemon.yaml()] == ["k.sock"] + list("abcdefg")
+    assert [re.search('uri: "(.*)"', yaml)[1] for yaml in daemon.yaml()] == [
+        f"nbd:unix:{tmp.name}/k.sock", f"nbd:unix:{tmp.name}/k.sock:exportname=a", f"nbd+unix:///b?socket={tmp.name}/k.sock",
+        f"nbds+unix:///c?tls-type=x509&socket={tmp.name}/./k.sock",
+        f"nbd+unix:///d?socket={tmp.name}/a%26b%20c%25/k.sock&tls-type=psk", "nbd+unix:///e?socket=/k.sock",
+        "nbd+unix:///f?socket=%2Fk.sock", "nbd://host/g?socket"]
+
+
+@check
+def words():
+    """what is not there, and a name that is not UTF-8, are told in words"""
+    assert "/none: it cannot be found: No such file or directory" in expect(1, "", "cache", "store", "/none")[2]
+    assert "a name on the command line is not UTF-8" in expect(1, "", "show", b"\xff")[2]
+
+
 def image(name, *words):
     path = os.path.join(tmp.name, name)
     subprocess.run(["rm", "-f", path], check=True)

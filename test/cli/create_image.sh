@@ -145,6 +145,22 @@ bad_options() {
 		refused 'No such file' none/a.qcow2 --size 1M
 }
 
+# Names that are too long for a message end at a letter: each of its three bytes is tried as the last one.
+letters() {
+	local first letters folder name
+	printf -v letters '漢%.0s' {1..70}
+	for first in '' a aa; do
+		folder=$first$letters name=$folder/$letters
+		mkdir -p "$folder" && truncate -s 1M "$name" "$folder/image.qcow2" && run 0 "$folder/disk" --size 1M || return
+		for what in "--backing $name.none" "--backing $folder:x" "--backing $name --backing-format qcow2" \
+			"--backing $folder/disk" "--backing $name --backing-format $folder" "--backing $folder/image.qcow2"; do
+			# shellcheck disable=SC2086
+			refused 漢 a.qcow2 $what || return
+			if grep -F '\x' err; then return 1; fi
+		done
+	done
+}
+
 json() {
 	truncate -s 1M base.img
 	run 0 a.qcow2 --backing base.img --json && [ "$(jq -c . out)" = '{"path":"a.qcow2","size_bytes":1048576,"file_bytes":'"$(stat -c %s a.qcow2)"',"backing":"base.img","backing_format":"raw","backing_format_detected":true,"data_file":null}' ]
@@ -158,6 +174,7 @@ for check in "plain:an image without options is QEMU's default" "options:cluster
 	"hole:a disk that a guest made look like an image is not taken for one" "bad_backing:backing files that cannot be" \
 	"data_file:an external data file" "exists:what is there is overwritten with --force alone" \
 	"over_itself:an image never stands over itself" "in_use:an image that QEMU has open is not overwritten" \
+	"letters:long names are cut between letters" \
 	"bad_options:options that cannot be" "json:--json" "full:what cannot be written leaves nothing"; do
 	rm -rf ./*
 	ok "${check#*:}" "${check%%:*}"

@@ -120,6 +120,7 @@ static void check_max_block(struct fault_case *c, const void *arg)
 	       c->rig.device->limits.logical_block_bytes);
 	EXPECT(c->rig.device->limits.max_io_bytes == 65536, "%u",
 	       c->rig.device->limits.max_io_bytes);
+	EXPECT(c->rig.device->limits.io_opt_bytes == 0, "%u", c->rig.device->limits.io_opt_bytes);
 	case_works(c, 600);
 }
 

@@ -56,6 +56,7 @@ struct sizes {
 	const char *name, *settings;
 	uint32_t block_bytes;
 	uint64_t max_io_bytes, max_discard_bytes, max_zeroes_bytes;
+	uint32_t io_opt_bytes;
 };
 
 static void check_sizes(struct fault_case *c, const void *arg)
@@ -69,6 +70,7 @@ static void check_sizes(struct fault_case *c, const void *arg)
 	l = &c->rig.device->limits;
 	EXPECT(l->logical_block_bytes == s->block_bytes, "%u", l->logical_block_bytes);
 	EXPECT(l->max_io_bytes == s->max_io_bytes, "%u", l->max_io_bytes);
+	EXPECT(l->io_opt_bytes == s->io_opt_bytes, "%u", l->io_opt_bytes);
 	if (s->max_discard_bytes)
 		EXPECT(l->max_discard_bytes == s->max_discard_bytes, "%llu",
 		       (unsigned long long)l->max_discard_bytes);
@@ -198,14 +200,18 @@ void limits_run(uint64_t seed)
 					       { "max_cmd=1", 1 },
 					       { "", CASE_DEPTH } };
 	static const struct sizes sizes[] = {
-		{ "MDTS of two pages", "mdts=1", 512, 8192, 0, 8192 },
-		{ "MDTS of two pages of 64 KiB", "mdts=1 mpsmin=4", 512, 131072, 0, 131072 },
-		{ "blocks of 4096", "--block=4096", 4096, 131072, 0, 0 },
-		{ "WZSL", "wzsl=3", 512, 131072, 0, 32768 },
-		{ "DMRSL", "dmrsl=64", 512, 131072, 32768, 0 },
-		{ "DMSL", "dmsl=100 dmrsl=500", 512, 131072, 51200, 0 },
+		{ "MDTS of two pages", "mdts=1", 512, 8192, 0, 8192, 0 },
+		{ "MDTS of two pages of 64 KiB", "mdts=1 mpsmin=4", 512, 131072, 0, 131072, 0 },
+		{ "blocks of 4096", "--block=4096", 4096, 131072, 0, 0, 0 },
+		{ "WZSL", "wzsl=3", 512, 131072, 0, 32768, 0 },
+		{ "DMRSL", "dmrsl=64", 512, 131072, 32768, 0, 0 },
+		{ "DMSL", "dmsl=100 dmrsl=500", 512, 131072, 51200, 0, 0 },
 		{ "none of a controller before 2.0", "vs=1.4 wzsl=1 dmrsl=8", 512, 131072, 0,
-		  131072 },
+		  131072, 0 },
+		{ "a granularity of writes is no optimal size", "nsfeat=16 npwg=63", 512, 131072, 0,
+		  131072, 0 },
+		{ "the optimal size of writes", "nsfeat=16 npwg=7 nows=127", 512, 131072, 0, 131072,
+		  65536 },
 	};
 	static const struct which which[] = { { "neither", "oncs=0", false, false },
 					      { "discard", "oncs=4", true, false },

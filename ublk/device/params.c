@@ -21,6 +21,18 @@ static uint8_t shift_of(uint64_t bytes, uint32_t at_least)
 	return (uint8_t)log2_floor(MIN(bytes, BLOCK_BYTES_MAX));
 }
 
+/*
+ * File systems gather writes up to this size and then send them (btrfs), so a size that the
+ * smallest I/O has anyway must not be said. 0: one byte, which the block layer rounds down to none.
+ */
+static uint8_t io_opt_shift(const struct backend_limits *limits, uint32_t block)
+{
+	uint8_t least = shift_of(MAX(limits->physical_block_bytes, block), PAGE_BYTES);
+	uint8_t shift = shift_of(limits->io_opt_bytes, 1);
+
+	return shift > least ? shift : 0;
+}
+
 static uint32_t attrs_of(const struct device_spec *spec, uint32_t caps)
 {
 	uint32_t attrs = 0;
@@ -190,12 +202,7 @@ void params_fill(struct ublk_params *params, const struct device_spec *spec,
 			.logical_bs_shift = shift_of(block, 512),
 			.physical_bs_shift = shift_of(limits->physical_block_bytes, block),
 			.io_min_shift = shift_of(limits->physical_block_bytes, block),
-			/* 0: one byte, which the block layer rounds down to none. */
-			.io_opt_shift =
-				limits->io_opt_bytes
-					? shift_of(limits->io_opt_bytes,
-						   MAX(limits->physical_block_bytes, block))
-					: 0,
+			.io_opt_shift = io_opt_shift(limits, block),
 			.max_sectors = MAX(max_io, PAGE_BYTES) >> SECTOR_SHIFT,
 			.chunk_sectors = limits->boundary_bytes >> SECTOR_SHIFT,
 			.dev_sectors = limits->size_bytes >> SECTOR_SHIFT,

@@ -20,12 +20,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "base/util.h"
 
 #define WRITE_BYTES (1u << 20)
 #define SECTOR_BYTES 512u
 /* Images below each other that are looked at. */
 #define CHAIN_MAX 256
+
+/* For "%.*s": as much of a name as leaves room for what is said of it, even twice. */
+#define NAME_SHOWN(name) utf8_fit(name, 200), name
 
 /* A file that is being made. */
 struct new_file {
@@ -51,6 +55,7 @@ __attribute__((format(printf, 3, 4))) static int new_fail(struct making *m, int 
 	va_start(args, format);
 	vsnprintf(m->error, IMAGE_ERROR_BYTES, format, args);
 	va_end(args);
+	utf8_end_whole(m->error);
 	return err;
 }
 
@@ -70,9 +75,9 @@ static int find_named(struct making *m, const char *what, const char *name, char
 		return new_fail(m, -EINVAL, "the name of the %s is empty", what);
 	if (is_protocol(name))
 		return new_fail(m, -EINVAL,
-				"\"%.200s\": what stands before the colon would be taken for a "
-				"protocol: write ./%.200s for a file",
-				name, name);
+				"\"%.*s\": what stands before the colon would be taken for a "
+				"protocol: write ./%.*s for a file",
+				NAME_SHOWN(name), NAME_SHOWN(name));
 	if (image_path_from(m->n->path, name, path, PATH_MAX) < 0)
 		return new_fail(m, -ENAMETOOLONG, "the name of the %s is too long", what);
 	return 0;
@@ -90,16 +95,16 @@ static int detect_format(struct making *m, const struct image_probe *p)
 		m->create.backing_format = "raw";
 	else if (is_named)
 		return new_fail(m, -EINVAL,
-				"%.200s is named as a qcow2 image, and %s: say what it is by "
+				"%.*s is named as a qcow2 image, and %s: say what it is by "
 				"--backing-format raw, or name another file",
-				m->create.backing_name,
+				NAME_SHOWN(m->create.backing_name),
 				p->kind == IMAGE_BROKEN ? p->words : "does not begin as one");
 	else
 		return new_fail(m, -EINVAL,
-				"%.200s begins as a qcow2 image, which may have been written "
+				"%.*s begins as a qcow2 image, which may have been written "
 				"into it from a disk's inside: say what it is by "
 				"--backing-format qcow2 or raw",
-				m->create.backing_name);
+				NAME_SHOWN(m->create.backing_name));
 	return 0;
 }
 
@@ -111,10 +116,11 @@ static int check_format(struct making *m, const struct image_probe *p)
 		return detect_format(m, p);
 	if (strcmp(format, "qcow2") != 0 && strcmp(format, "raw") != 0)
 		return new_fail(m, -EINVAL,
-				"--backing-format %.32s: qcow2 and raw are what ublkd serves",
-				format);
+				"--backing-format %.*s: qcow2 and raw are what ublkd serves",
+				utf8_fit(format, 32), format);
 	if (strcmp(format, "qcow2") == 0 && p->kind != IMAGE_QCOW2)
-		return new_fail(m, -EINVAL, "%.200s is no qcow2 image: %s", m->create.backing_name,
+		return new_fail(m, -EINVAL, "%.*s is no qcow2 image: %s",
+				NAME_SHOWN(m->create.backing_name),
 				p->kind == IMAGE_BROKEN ? p->words : "it does not begin as one");
 	return 0;
 }
@@ -173,9 +179,9 @@ static int look_at_backing(struct making *m)
 	ret = image_probe(path, &p);
 	if (ret < 0)
 		return new_fail(m, ret,
-				"the backing file %.256s: %s (its name counts from the folder "
+				"the backing file %.*s: %s (its name counts from the folder "
 				"of the new image)",
-				path,
+				utf8_fit(path, 256), path,
 				ret == -EINVAL ? "neither a file nor a block device"
 					       : strerror(-ret));
 	ret = check_format(m, &p);

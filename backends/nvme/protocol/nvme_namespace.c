@@ -224,11 +224,14 @@ int nvme_namespace_judge(const uint8_t data[static NVME_IDENTIFY_BYTES], uint32_
 	ret->atomic_write_bytes = (atomic + 1) * block;
 	ret->write_granularity_bytes = 0;
 	ret->write_align_bytes = 0;
+	ret->optimal_write_bytes = 0;
 	ret->discard_granularity_bytes = 0;
 	ret->discard_align_bytes = 0;
 	if (id.nsfeat & NVME_NSFEAT_OPTPERF) {
 		ret->write_granularity_bytes = (id.npwg + 1u) * block;
 		ret->write_align_bytes = (id.npwa + 1u) * block;
+		/* From 0, and 0 also of a target that knows none: nvmet_bdev_set_limits. */
+		ret->optimal_write_bytes = id.nows ? (id.nows + 1u) * block : 0;
 		ret->discard_granularity_bytes = (id.npdg + 1u) * block;
 		ret->discard_align_bytes = (id.npda + 1u) * block;
 	}

@@ -51,6 +51,7 @@ struct nvme_namespace {
 	uint64_t size_bytes;
 	uint32_t boundary_bytes; /* NOIOB: I/O should not cross a multiple of it */
 	uint32_t write_granularity_bytes, write_align_bytes;	 /* NPWG, NPWA */
+	uint32_t optimal_write_bytes;				 /* NOWS */
 	uint32_t discard_granularity_bytes, discard_align_bytes; /* NPDG, NPDA */
 	uint32_t atomic_write_bytes; /* AWUPF or NAWUPF; at least a block */
 	bool read_only;		     /* write protected */

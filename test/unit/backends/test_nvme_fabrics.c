@@ -142,6 +142,7 @@ static void test_namespace_limits(void **state)
 	nvme_put16(ns + 66, 1);
 	nvme_put16(ns + 68, 15);
 	nvme_put16(ns + 70, 65535);
+	nvme_put16(ns + 72, 63); /* NOWS */
 	ns[99] = 1;
 	run_done(NULL);
 	assert_int_equal(f.namespace.block_bytes, 4096);
@@ -150,6 +151,7 @@ static void test_namespace_limits(void **state)
 	assert_int_equal(f.namespace.boundary_bytes, 32 * 4096);
 	assert_int_equal(f.namespace.write_granularity_bytes, 4 * 4096);
 	assert_int_equal(f.namespace.write_align_bytes, 2 * 4096);
+	assert_int_equal(f.namespace.optimal_write_bytes, 64 * 4096);
 	assert_int_equal(f.namespace.discard_granularity_bytes, 16 * 4096);
 	assert_int_equal(f.namespace.discard_align_bytes, 65536 * 4096);
 	assert_true(f.namespace.shared && f.namespace.read_only);
@@ -159,9 +161,18 @@ static void test_namespace_limits(void **state)
 	nvme_put16(c.identify + 528, 3);
 	nvme_put16(c.namespaces[0].identify + 36, 7);
 	nvme_put16(c.namespaces[0].identify + 64, 3);
+	nvme_put16(c.namespaces[0].identify + 72, 63);
 	run_done(NULL);
 	assert_int_equal(f.namespace.atomic_write_bytes, 4 * 512);
 	assert_int_equal(f.namespace.write_granularity_bytes, 0);
+	assert_int_equal(f.namespace.optimal_write_bytes, 0);
+	/* 0 in NOWS is what targets without an optimal size send (nvmet_bdev_set_limits) */
+	start(NVME_WANT_NSID);
+	c.namespaces[0].identify[24] = NVME_NSFEAT_OPTPERF;
+	nvme_put16(c.namespaces[0].identify + 64, 7);
+	run_done(NULL);
+	assert_int_equal(f.namespace.write_granularity_bytes, 8 * 512);
+	assert_int_equal(f.namespace.optimal_write_bytes, 0);
 }
 
 static void test_controller_limits(void **state)

@@ -143,6 +143,9 @@ static void test_cut_at_each_byte(void **state)
 			end++;
 		assert_int_equal(utf8_whole(text, bytes), ends[end]);
 		assert_int_equal(utf8_fit(text, bytes), ends[end]);
+		snprintf(wanted, bytes + 1, "%s", text);
+		utf8_end_whole(wanted);
+		assert_int_equal(strlen(wanted), ends[end]);
 		snprintf(wanted, sizeof(wanted), "%.*s%s", (int)ends[end], text,
 			 ends[end] < bytes ? "..." : "");
 		assert_string_equal(shown(text, bytes), wanted);

@@ -160,9 +160,20 @@ static void test_best_size(void **state)
 	assert_int_equal(p.basic.io_opt_shift, 0);
 	fill(&p, (struct backend_limits){ .io_opt_bytes = 512, .physical_block_bytes = 4096 },
 	     DATA_PATH_COPY);
-	assert_int_equal(p.basic.io_opt_shift, 12);
+	assert_int_equal(p.basic.io_opt_shift, 0);
 	fill(&p, (struct backend_limits){ .io_opt_bytes = KIB(64) }, DATA_PATH_COPY);
 	assert_int_equal(p.basic.io_opt_shift, 16);
+	/* No more than a page or a physical block is no size to gather I/O for. */
+	fill(&p, (struct backend_limits){ .io_opt_bytes = 4096 }, DATA_PATH_COPY);
+	assert_int_equal(p.basic.io_opt_shift, 0);
+	fill(&p, (struct backend_limits){ .io_opt_bytes = 6144 }, DATA_PATH_COPY);
+	assert_int_equal(p.basic.io_opt_shift, 0);
+	fill(&p, (struct backend_limits){ .io_opt_bytes = 8192 }, DATA_PATH_COPY);
+	assert_int_equal(p.basic.io_opt_shift, 13);
+	fill(&p,
+	     (struct backend_limits){ .io_opt_bytes = KIB(16), .physical_block_bytes = KIB(16) },
+	     DATA_PATH_COPY);
+	assert_int_equal(p.basic.io_opt_shift, 0);
 }
 
 /* Limits of pages matter only when the pages themselves go below. */

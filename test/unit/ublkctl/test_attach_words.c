@@ -72,6 +72,7 @@ static void test_uris(void **state)
 	check_name("http://host/my%20disk.img?sign=%20", "my-disk.img");
 	check_name("nvme+tcp://host/nqn.2024-01.com.example:my%20disk/1", "my-disk");
 	check_name("nbd:unix:/run/nbd.sock", "nbd.sock");
+	check_name("nbd:unix:nbd.sock", "nbd.sock");
 	check_name("nbd:unix:/run/nbd.sock:exportname=vms/disk%201", "disk-201");
 	check_name("nbd:localhost:10809:exportname=disk-1", "disk-1");
 	check_name("nbd:localhost:10809", "localhost-10809");
