@@ -143,6 +143,7 @@ static void seal_on_named(struct s3_disk_lease *lease, int result)
 		return;
 	}
 	d->manifest = lease->manifest;
+	d->counted = d->manifest.stored;
 	memcpy(d->etag, lease->etag, sizeof(d->etag));
 	v->sealed(v);
 }

@@ -1,4 +1,5 @@
 /* Disks of objects in a store whose lists are written otherwise, or are not whole. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,6 +56,18 @@ static void check_written(struct fault_case *c, const void *arg)
 	s3_case_is_whole(c);
 }
 
+static void lists_flush(struct fault_case *c)
+{
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
+}
+
+static void lists_crash(struct fault_case *c)
+{
+	rig_crash(&c->rig);
+	model_fini(&c->model);
+	c->is_open = false;
+}
+
 /* Its manifest has the number since the last renewal. */
 static void check_crashed(struct fault_case *c, const void *arg)
 {
@@ -62,9 +75,7 @@ static void check_crashed(struct fault_case *c, const void *arg)
 	if (!lists_write(c))
 		return;
 	case_turn_for(c, 700);
-	rig_crash(&c->rig);
-	model_fini(&c->model);
-	c->is_open = false;
+	lists_crash(c);
 	web_tell(c, "set list=short");
 	web_backend_refused(c, "s3-disk", s3_case_yaml(c, S3_CASE_NEW),
 			    "not whole: of generation 2 it has 5, .*; stored were 8, the last 8");
@@ -72,6 +83,74 @@ static void check_crashed(struct fault_case *c, const void *arg)
 		return;
 	web_tell(c, "set list=");
 	lists_are_whole(c);
+}
+
+/* Its host dies as soon as a FLUSH has succeeded: another one takes no list without all of it. */
+static void check_flushed(struct fault_case *c, const void *arg)
+{
+	const struct written *w = arg;
+
+	if (!lists_write(c))
+		return;
+	lists_flush(c);
+	lists_crash(c);
+	web_tell(c, "set list=%s", w->list);
+	web_backend_refused(c, "s3-disk", s3_case_yaml(c, S3_CASE_NEW), w->words);
+	if (c->is_open)
+		return;
+	web_tell(c, "set list=");
+	lists_are_whole(c);
+}
+
+/* The same by a WRITE with FUA, and by one more object after a FLUSH. */
+static void check_flushed_again(struct fault_case *c, const void *arg)
+{
+	static _Alignas(4096) uint8_t buf[4096];
+	struct rig_io *rio;
+
+	(void)arg;
+	if (!lists_write(c))
+		return;
+	lists_flush(c);
+	rio = &c->rig.queue[0].io[0];
+	memset(buf, 9, sizeof(buf));
+	rio->done = NULL;
+	rio->io.op = BACKEND_WRITE;
+	rio->io.flags = BACKEND_FUA;
+	rio->io.offset_bytes = OBJECTS * OBJECT_BYTES;
+	rio->io.length_bytes = 4096;
+	rig_submit(&c->rig, rio);
+	case_drain(c, 5000);
+	EXPECT(rio->io.result == 0, "%d", rio->io.result);
+	lists_crash(c);
+	web_tell(c, "set list=short page=1000");
+	web_backend_refused(c, "s3-disk", s3_case_yaml(c, S3_CASE_NEW),
+			    "it has 8, the last 8; stored were 9, the last 9");
+}
+
+/*
+ * The answer to a FLUSH's write of the manifest is lost, and it is given up; it is done only when
+ * the next one is under way, which has more to say and must not be taken for it.
+ */
+static void check_flushed_late(struct fault_case *c, const void *arg)
+{
+	(void)arg;
+	s3_case_serve(c);
+	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: fail"))
+		return;
+	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
+	/* Nothing is due for the third of a lease. */
+	lists_flush(c);
+	EXPECT(s3_case_write(&c->rig, OBJECT_BYTES, 2) == 0, "a write");
+	web_tell(c, "fault late 1 150");
+	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush without an answer");
+	EXPECT(s3_case_write(&c->rig, 2 * OBJECT_BYTES, 3) == 0, "a write");
+	case_turn_for(c, 200);
+	lists_flush(c);
+	lists_crash(c);
+	web_tell(c, "set list=short");
+	web_backend_refused(c, "s3-disk", s3_case_yaml(c, S3_CASE_NEW),
+			    "it has 2, the last 2; stored were 3, the last 3");
 }
 
 /* One that was stored just now, which the manifest does not count: the process before has noted it.
@@ -156,6 +235,14 @@ static const struct written all_written[] = {
 	{ "lastnotoken", SHORT "3, the last 3; stored were 8, the last 8" },
 };
 
+static const struct written all_flushed[] = {
+	{ "short", SHORT "5, the last 7; stored were 8, the last 8" },
+	{ "smaller", SHORT "0, the last 0; stored were 8, the last 8" },
+	{ "lastnotoken", SHORT "3, the last 3; stored were 8, the last 8" },
+	{ "wrapped", "it has 0, the last 0; stored were 8|makes no sense" },
+	{ "none", SHORT "0, the last 0; stored were 8, the last 8" },
+};
+
 void s3_disk_lists_run(uint64_t seed)
 {
 	char name[100];
@@ -164,6 +251,12 @@ void s3_disk_lists_run(uint64_t seed)
 		snprintf(name, sizeof(name), "s3-disk list: %s", all_written[i].list);
 		fault_case_run(name, 60, seed, check_written, &all_written[i]);
 	}
+	for (size_t i = 0; i < ARRAY_SIZE(all_flushed); i++) {
+		snprintf(name, sizeof(name), "s3-disk flushed: %s", all_flushed[i].list);
+		fault_case_run(name, 60, seed, check_flushed, &all_flushed[i]);
+	}
+	fault_case_run("s3-disk flushed: one more", 60, seed, check_flushed_again, NULL);
+	fault_case_run("s3-disk flushed: done late", 60, seed, check_flushed_late, NULL);
 	fault_case_run("s3-disk list: short after a crash", 60, seed, check_crashed, NULL);
 	fault_case_run("s3-disk list: short for the next process", 60, seed, check_adopted, NULL);
 	fault_case_run("s3-disk list: an object is gone", 60, seed, check_gone, NULL);
