@@ -165,6 +165,7 @@ static void seal_on_stored(struct s3_disk_call *call, int result)
 	*next = v->lease.manifest;
 	next->generation++;
 	next->stored = (struct s3_disk_tally){ 0 };
+	next->has_even_holes = true;
 	memcpy(next->content, v->d->found, sizeof(next->content));
 	memcpy(next->opening, v->d->token, sizeof(next->opening));
 	s3_disk_map_name(v->d, next->generation, next->map);

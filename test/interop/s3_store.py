@@ -59,6 +59,8 @@ LISTS = {
     "comment": lambda text, _: text.replace(CONTENTS, "<!-- <Contents> --><Contents><?x?>").replace("%2F", "%<!-- -->2F"),
     "reference": lambda text, _: text.replace("%2F", "&#x25;&#50;F"),
     "nocount": lambda text, _: re.sub(r"<KeyCount>.*</KeyCount>", "", text),
+    "more": lambda text, _: text.replace("</Size>", "</Size><Owner><ID>a</ID></Owner><ChecksumAlgorithm>SHA256</ChecksumAlgorithm>"
+                                         "<KeyMarker/>").replace("</KeyCount>", "</KeyCount><StartAfter/><EncodingType>url</EncodingType>"),
     # None, or not all of one.
     "nothing": lambda text, _: "",
     "half": lambda text, _: text[:len(text) // 2],
@@ -81,6 +83,7 @@ LISTS = {
     "smaller": lambda text, _: LISTS["nocount"](LISTS["small"](text, _), _),
     "lastnotoken": lambda text, _: LISTS["notoken"](LISTS["last"](text, _), _),
     "wrapped": lambda text, _: LISTS["nocount"](re.sub(r"(<Contents>.*</Contents>)", r"<All>\1</All>", text), _),
+    "sizezero": lambda text, _: re.sub(r"<Size>\d+</Size>", "<Size>0</Size>", text),
     "none": lambda text, _: "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>",
 }
 
