@@ -23,8 +23,9 @@
  *
  * A write is complete when an object with its bytes is stored: the object is read, unless all of it
  * is written or it is in memory still, changed, and stored by another name. Writes to an object
- * that is being stored wait; then they are stored together. FLUSH asks whether the lease is ours
- * still. Reads of what is not in memory are GETs of ranges.
+ * that is being stored wait; then they are stored together. FLUSH writes into the manifest what
+ *must be found by the next writer, on the condition that the lease is ours still. Reads of what is
+ *not in memory are GETs of ranges.
  */
 #ifndef BACKENDS_S3_DISK_S3_DISK_H
 #define BACKENDS_S3_DISK_S3_DISK_H
@@ -63,7 +64,8 @@ struct s3_disk {
 	/* As the store has it; of who has the lease: first the visit, then the queue. */
 	struct s3_disk_manifest manifest;
 	char etag[HTTP_ETAG_BYTES];
-	bool etag_is_bare; /* s3_disk_lease.h */
+	struct s3_disk_tally counted; /* of its generation, by the manifest that the store has */
+	bool etag_is_bare;	      /* s3_disk_lease.h */
 	struct s3_disk_map map;
 	char found[S3_DISK_CONTENT_BYTES]; /* s3_disk_manifest_content, when it was opened */
 	uint32_t seq;			   /* the last one given away, of this generation */
@@ -184,6 +186,9 @@ struct s3_disk_queue {
 	bool renewal_is_due;			       /* as soon as nothing is asked */
 	uint64_t written, asked_covers, checked;       /* writes that were complete */
 	uint64_t stores, asked_stores, checked_stores; /* objects that were stored */
+	struct s3_disk_tally asked_tally;	       /* what they were when it was asked */
+	int write_result;    /* of the manifest, which is read to decide what was done */
+	unsigned refused_nr; /* writes, one after the other, though it names us */
 
 	struct s3_disk_delete deletes[S3_DISK_DELETES];
 	struct s3_disk_doomed deleting[S3_DISK_DELETES_WAITING]; /* a ring */
@@ -235,9 +240,11 @@ void s3_disk_slots_fini(struct s3_disk_queue *q);
 /* s3_disk_fence.c */
 int s3_disk_fence_init(struct s3_disk_queue *q);
 void s3_disk_fence_fini(struct s3_disk_queue *q);
-/* Completes it when the disk was ours after all that was complete before. */
+/* Completes it when the disk was ours after all that was complete before, and the manifest says how
+ * much that is. */
 void s3_disk_flush(struct s3_disk_io *w);
-/* Asks whether the disk is ours still. */
+/* Asks whether the disk is ours still, and tells the manifest what is stored if it does not know.
+ */
 void s3_disk_fence_ask(struct s3_disk_queue *q);
 /* Instead of a renewal: `next` becomes the manifest; then returned is to be called. Nothing is
  * under way. */

@@ -91,6 +91,9 @@ void s3_disk_keep_show(struct s3_disk_keep *keep, const struct s3_disk_listed *o
 bool s3_disk_object_is_possible(const struct s3_disk_manifest *m,
 				const struct s3_disk_listed *object, uint64_t size_bytes)
 {
+	if (m->has_even_holes && object->name.generation == m->generation &&
+	    !s3_disk_seq_fits(object->name))
+		return false;
 	return object->index <= (m->size_bytes - 1) / m->object_bytes &&
 	       (size_bytes == 0 || size_bytes == m->object_bytes);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/s3_disk/s3_disk_keep.h"
 #include "base/util.h"
 
 static struct s3_disk_lease *lease_of(struct s3_disk_call *call)
@@ -59,12 +60,15 @@ void s3_disk_lease_read(struct s3_disk_lease *l,
 
 static void lease_put(struct s3_disk_lease *l);
 
+/* An earlier write of ours, which was given up and done later, has the same beat: what it says
+ * decides. */
 static bool lease_is_next(const struct s3_disk_lease *l)
 {
 	const struct s3_disk_manifest *m = &l->manifest;
 
 	return strcmp(m->owner, l->next.owner) == 0 && m->beat == l->next.beat &&
-	       m->generation == l->next.generation;
+	       m->stored.objects == l->next.stored.objects && m->stored.seq == l->next.stored.seq &&
+	       s3_disk_manifest_keeps_same(m, &l->next);
 }
 
 /* After a PUT that was refused: by itself, done before; or by a store that wants no quotes. */
@@ -74,8 +78,9 @@ static void lease_on_look(struct s3_disk_call *call, int result)
 	int ret = lease_take(l, result);
 
 	if (ret == 0 && !lease_is_next(l)) {
-		if (!*l->is_bare && strcmp(l->etag, l->expected) == 0) {
-			*l->is_bare = true;
+		if (!l->has_turned && strcmp(l->etag, l->expected) == 0) {
+			l->has_turned = true;
+			*l->is_bare = !*l->is_bare;
 			lease_put(l);
 			return;
 		}
@@ -140,6 +145,7 @@ void s3_disk_lease_write(struct s3_disk_lease *l, bool is_new,
 {
 	l->done = done;
 	l->next.beat++;
+	l->has_turned = false;
 	if (is_new)
 		l->expected[0] = '\0';
 	else

@@ -20,6 +20,7 @@ struct s3_disk_lease {
 	 * though the ETag is right.
 	 */
 	bool *is_bare;
+	bool has_turned; /* is_bare: by the write under way, once */
 	/* Of the manifest that was read or written last. */
 	struct s3_disk_manifest manifest;
 	char etag[HTTP_ETAG_BYTES];

@@ -143,6 +143,7 @@ static void seal_on_named(struct s3_disk_lease *lease, int result)
 		return;
 	}
 	d->manifest = lease->manifest;
+	d->counted = d->manifest.stored;
 	memcpy(d->etag, lease->etag, sizeof(d->etag));
 	v->sealed(v);
 }
@@ -164,6 +165,7 @@ static void seal_on_stored(struct s3_disk_call *call, int result)
 	*next = v->lease.manifest;
 	next->generation++;
 	next->stored = (struct s3_disk_tally){ 0 };
+	next->has_even_holes = true;
 	memcpy(next->content, v->d->found, sizeof(next->content));
 	memcpy(next->opening, v->d->token, sizeof(next->opening));
 	s3_disk_map_name(v->d, next->generation, next->map);

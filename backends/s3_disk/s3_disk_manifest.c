@@ -94,14 +94,16 @@ static json_t *snapshots_pack(const struct s3_disk_manifest *m)
 int s3_disk_manifest_write(const struct s3_disk_manifest *m, char text[S3_DISK_MANIFEST_BYTES])
 {
 	json_t *all = json_pack(
-		"{s:s, s:i, s:s, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:s, s:s, s:s, s:s, s:I, "
+		"{s:s, s:i, s:s, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:b}, s:s, s:s, s:s, s:s, s:s, "
+		"s:I, "
 		"s:o}",
 		"format", FORMAT, "version", VERSION, "id", m->id, "size",
 		(json_int_t)m->size_bytes, "object_size", (json_int_t)m->object_bytes, "generation",
 		(json_int_t)m->generation, "stored", "generation", (json_int_t)m->generation,
-		"objects", (json_int_t)m->stored.objects, "seq", (json_int_t)m->stored.seq, "map",
-		m->map, "content", m->content, "opening", m->opening, "owner", m->owner, "host",
-		m->host, "beat", (json_int_t)m->beat, "snapshots", snapshots_pack(m));
+		"objects", (json_int_t)m->stored.objects, "seq", (json_int_t)m->stored.seq,
+		"even_holes", m->has_even_holes, "map", m->map, "content", m->content, "opening",
+		m->opening, "owner", m->owner, "host", m->host, "beat", (json_int_t)m->beat,
+		"snapshots", snapshots_pack(m));
 	size_t bytes = all ? json_dumpb(all, text, S3_DISK_MANIFEST_BYTES, JSON_INDENT(1)) : 0;
 
 	json_decref(all);
@@ -161,11 +163,12 @@ static bool take_generation(const json_t *all, uint32_t *ret_generation)
 	return true;
 }
 
-/* Versions before do not say it. Of another generation than the disk's it is of no use. */
-static bool take_stored(const json_t *all, const struct s3_disk_manifest *m,
-			struct s3_disk_tally *ret_stored)
+/* Versions before do not say it, or not all of it. Of another generation than the disk's it is of
+ * no use. */
+static bool take_stored(const json_t *all, struct s3_disk_manifest *m)
 {
 	const json_t *stored = json_object_get(all, "stored");
+	const json_t *even_holes = json_object_get(stored, "even_holes");
 	uint64_t objects, seq;
 	uint32_t generation;
 
@@ -173,10 +176,13 @@ static bool take_stored(const json_t *all, const struct s3_disk_manifest *m,
 		return true;
 	if (!take_generation(stored, &generation) ||
 	    !take_number(stored, "objects", 0, S3_DISK_OBJECTS_MAX, &objects) ||
-	    !take_number(stored, "seq", 0, S3_DISK_SEQ_MAX, &seq))
+	    !take_number(stored, "seq", 0, S3_DISK_SEQ_MAX, &seq) ||
+	    (even_holes && !json_is_boolean(even_holes)))
 		return false;
-	if (generation == m->generation)
-		*ret_stored = (struct s3_disk_tally){ (uint32_t)objects, (uint32_t)seq };
+	if (generation != m->generation)
+		return true;
+	m->stored = (struct s3_disk_tally){ (uint32_t)objects, (uint32_t)seq };
+	m->has_even_holes = json_is_true(even_holes);
 	return true;
 }
 
@@ -222,7 +228,7 @@ static bool manifest_take(struct s3_disk_manifest *m, const json_t *all)
 	       take_number(all, "size", 4096, INT64_MAX, &m->size_bytes) &&
 	       take_number(all, "beat", 0, INT64_MAX, &m->beat) &&
 	       take_generation(all, &m->generation) && take_snapshots(all, m) &&
-	       take_stored(all, m, &m->stored) && (m->object_bytes & (m->object_bytes - 1)) == 0 &&
+	       take_stored(all, m) && (m->object_bytes & (m->object_bytes - 1)) == 0 &&
 	       m->size_bytes % 4096 == 0 &&
 	       (m->size_bytes - 1) / m->object_bytes < S3_DISK_OBJECTS_MAX;
 }

@@ -32,6 +32,7 @@ struct s3_disk_manifest {
 	uint64_t size_bytes, object_bytes;
 	uint32_t generation;
 	struct s3_disk_tally stored; /* of it, at least; zeroes: not known */
+	bool has_even_holes;	     /* all of its names are as s3_disk_seq_next makes them */
 	/* What all generations before this one have left; "": nothing. */
 	char map[S3_DISK_MAP_BYTES];
 	/*

@@ -6,6 +6,8 @@
  * The name: o/GENERATION/INDEX.SEQ, all hexadecimal. The generation counts openings for writing and
  * snapshots; within it, of several objects with the same index the one with the highest seq counts.
  * An object of no bytes says that there are zeroes: what an older one of that index said is over.
+ * So that a list which says no size, or a wrong one, makes no zeroes of what is stored, such an
+ * object has an even seq, and one with bytes an odd one: in generations whose manifest says so.
  */
 #ifndef BACKENDS_S3_DISK_S3_DISK_MAP_H
 #define BACKENDS_S3_DISK_S3_DISK_MAP_H
@@ -41,6 +43,18 @@ void s3_disk_map_fini(struct s3_disk_map *map);
 static inline bool s3_disk_name_is_hole(struct s3_disk_name name)
 {
 	return name.generation == 0 || (name.seq & S3_DISK_HOLE);
+}
+
+/* The one after seq: of an object with or without bytes. */
+static inline uint32_t s3_disk_seq_next(uint32_t seq, bool is_hole)
+{
+	return seq + ((seq & 1) == is_hole ? 1 : 2);
+}
+
+/* Whether it is one that s3_disk_seq_next gives. */
+static inline bool s3_disk_seq_fits(struct s3_disk_name name)
+{
+	return (name.seq & 1) == !s3_disk_name_is_hole(name);
 }
 
 void s3_disk_name_text(struct s3_disk_name name, uint32_t index, char text[S3_DISK_NAME_BYTES]);

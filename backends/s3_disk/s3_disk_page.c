@@ -3,7 +3,8 @@
  *
  * Happy path: each <Contents> that ends has a key and a size -> the owner takes it; at the end of
  * the page their number is KeyCount. Failure modes, each in words: no list, or not all of one;
- * values that XML Schema does not have; keys that were not asked for, or that nothing explains.
+ * values that XML Schema does not have; keys that were not asked for, that nothing explains, or
+ * that stand elsewhere than in a list.
  */
 #include "backends/s3_disk/s3_disk_page.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "backends/http/s3_xml.h"
 #include "base/printable.h"
@@ -211,6 +213,18 @@ static bool take_contents(struct page_reader *r, const char *text)
 	return true;
 }
 
+/* What a key is said with, where no list has it: what it stands for would be left out. */
+static bool page_take_other(struct page_reader *r, const char *path)
+{
+	const char *name = strrchr(path, '/');
+	char shown[SHOWN_BYTES];
+
+	if (!name || (strcasecmp(name + 1, "Contents") != 0 && strcasecmp(name + 1, "Key") != 0))
+		return true;
+	return page_refuse(r, "it has %s, which no list has",
+			   printable(shown, sizeof(shown), path, strlen(path)));
+}
+
 static bool page_on_element(const char *path, const char *text, void *arg)
 {
 	static const struct {
@@ -233,7 +247,7 @@ static bool page_on_element(const char *path, const char *text, void *arg)
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (strcmp(path, known[i].path) == 0)
 			return known[i].take(r, text);
-	return true;
+	return page_take_other(r, path);
 }
 
 /* ---- the page ---- */

@@ -231,7 +231,7 @@ static void slot_store(struct s3_disk_slot *slot)
 	struct s3_disk_queue *q = slot->q;
 	char path[S3_DISK_NAME_BYTES];
 
-	if (q->d->seq == S3_DISK_SEQ_MAX) {
+	if (q->d->seq >= S3_DISK_SEQ_MAX - 1) {
 		log_error("no name is left for an object: add the device again", "device=%s",
 			  q->d->web.name);
 		slot_drop(slot);
@@ -239,8 +239,9 @@ static void slot_store(struct s3_disk_slot *slot)
 		return;
 	}
 	slot->state = S3_DISK_SLOT_STORES;
-	slot->next = (struct s3_disk_name){ .generation = q->d->manifest.generation,
-					    .seq = ++q->d->seq };
+	q->d->seq = s3_disk_seq_next(q->d->seq, slot->is_hole);
+	slot->next =
+		(struct s3_disk_name){ .generation = q->d->manifest.generation, .seq = q->d->seq };
 	s3_disk_name_text(slot->next, slot->index, path);
 	if (slot->is_hole)
 		slot->next.seq |= S3_DISK_HOLE;

@@ -150,6 +150,7 @@ static void change_store_map(struct s3_disk_change *p, const struct s3_disk_map 
 	}
 	p->next.generation++;
 	p->next.stored = (struct s3_disk_tally){ 0 };
+	p->next.has_even_holes = true;
 	if (p->change->op == BACKEND_SNAPSHOT_CREATE)
 		s3_disk_manifest_content(&p->d->manifest, map, p->next.content);
 	else

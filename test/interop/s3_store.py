@@ -3,9 +3,10 @@
 
 As http_server.py, but for these settings and faults; objects are in memory, of any bucket.
 
-    set s3=..., delay_ms=MS, conditional=0 (conditions are ignored; new: but for If-None-Match), bare=1 (an ETag with quotes does not
-        match, as in Ceph 16.2), page=N (keys in a list, at most), list=NAME (how lists are written: LISTS below, or
-        stuck: 50 times the first page), chaos=N (one request in N gets one of lost, late, hangup and 503), seed=N (of it)
+    set s3=..., delay_ms=MS, conditional=0 (conditions are ignored; new: but for If-None-Match; none: no ETag matches),
+        bare=1 (an ETag with quotes does not match, as in Ceph 16.2), page=N (keys in a list, at most), list=NAME (how lists
+        are written: LISTS below, or stuck: 50 times the first page), chaos=N (one request in N gets one of lost, late, hangup
+        and 503), seed=N (of it)
     fault KIND [N [ARG]] the next N requests (1; -1: all) get
                           status ARG   CODE or CODE:RETRY-AFTER, and nothing is done
                           xml ARG      an error of S3, as http_server.py has it, and nothing is done
@@ -58,6 +59,8 @@ LISTS = {
     "comment": lambda text, _: text.replace(CONTENTS, "<!-- <Contents> --><Contents><?x?>").replace("%2F", "%<!-- -->2F"),
     "reference": lambda text, _: text.replace("%2F", "&#x25;&#50;F"),
     "nocount": lambda text, _: re.sub(r"<KeyCount>.*</KeyCount>", "", text),
+    "more": lambda text, _: text.replace("</Size>", "</Size><Owner><ID>a</ID></Owner><ChecksumAlgorithm>SHA256</ChecksumAlgorithm>"
+                                         "<KeyMarker/>").replace("</KeyCount>", "</KeyCount><StartAfter/><EncodingType>url</EncodingType>"),
     # None, or not all of one.
     "nothing": lambda text, _: "",
     "half": lambda text, _: text[:len(text) // 2],
@@ -79,6 +82,9 @@ LISTS = {
     "short": lambda text, _: without_last(text),
     "smaller": lambda text, _: LISTS["nocount"](LISTS["small"](text, _), _),
     "lastnotoken": lambda text, _: LISTS["notoken"](LISTS["last"](text, _), _),
+    "wrapped": lambda text, _: LISTS["nocount"](re.sub(r"(<Contents>.*</Contents>)", r"<All>\1</All>", text), _),
+    "sizezero": lambda text, _: re.sub(r"<Size>\d+</Size>", "<Size>0</Size>", text),
+    "none": lambda text, _: "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>",
 }
 
 
@@ -146,6 +152,8 @@ class Store(http_server.Server):
             return None
         if not there:
             return 404
+        if self.settings["conditional"] == "none":
+            return 412
         if headers["if-match"] != (there[1].strip('"') if self.settings["bare"] == "1" else there[1]):
             return 412
         return None

@@ -22,9 +22,10 @@ const char *s3_case_yaml(struct fault_case *c, const char *more)
 			 "[default]\naws_access_key_id = AK\naws_secret_access_key = SK\n", keys);
 	snprintf(yaml, sizeof(yaml),
 		 "bucket: disks\nprefix: \"vm 1/a\"\nendpoint: \"http://127.0.0.1:%d\"\n"
-		 "credentials_file: %s\nobject_size: 64KiB\nlease: 1s\n"
+		 "credentials_file: %s\nobject_size: 64KiB\n%s"
 		 "%s%s\n",
 		 atoi(strrchr(c->peer.uri, ':') + 1), keys,
+		 strstr(more, "lease:") ? "" : "lease: 1s\n",
 		 strstr(more, "timeout:") ? "" : "timeout: 2s\n", more);
 	return yaml;
 }

@@ -28,6 +28,7 @@ static void manifest_make(struct s3_disk_manifest *m)
 		.object_bytes = 4u << 20,
 		.generation = 9,
 		.stored = { .objects = 11, .seq = 1234 },
+		.has_even_holes = true,
 		.map = "map/00000009.fedcba9876543210fedcba9876543210",
 		.content = "0123456789abcdef0123456789abcdef.0123456789abcdef",
 		.opening = "fedcba9876543210fedcba9876543210",
@@ -71,6 +72,7 @@ static void round_trip(const struct s3_disk_manifest *m)
 	assert_int_equal(again.generation, m->generation);
 	assert_int_equal(again.stored.objects, m->stored.objects);
 	assert_int_equal(again.stored.seq, m->stored.seq);
+	assert_int_equal(again.has_even_holes, m->has_even_holes);
 	assert_string_equal(again.map, m->map);
 	assert_string_equal(again.content, m->content);
 	assert_string_equal(again.opening, m->opening);
@@ -96,6 +98,7 @@ static void test_round_trip(void **state)
 	/* A new disk that nobody writes. */
 	m.map[0] = m.owner[0] = m.host[0] = m.content[0] = m.opening[0] = '\0';
 	m.generation = 1;
+	m.has_even_holes = false;
 	m.snapshot_nr = 0;
 	m.beat = 0;
 	round_trip(&m);
@@ -458,6 +461,9 @@ static void test_stored_bad(void **state)
 	stored_is("objects", "16777216", "");
 	stored_is("objects", "16777217", NONSENSE);
 	stored_is("seq", "2147483647", "");
+	stored_is("even_holes", "false", "");
+	stored_is("even_holes", "1", NONSENSE);
+	stored_is("even_holes", "null", NONSENSE);
 }
 
 /* Versions before do not say it; of an earlier generation it says nothing. */
@@ -476,6 +482,7 @@ static void test_stored_unknown(void **state)
 		assert_int_equal(read_text(&m, bytes, words), 0);
 		assert_int_equal(m.stored.objects, 0);
 		assert_int_equal(m.stored.seq, 0);
+		assert_false(m.has_even_holes);
 	}
 	json_decref(older);
 	json_decref(other);

@@ -362,6 +362,25 @@ static void test_tally_has(void **state)
 	assert_true(s3_disk_tally_has(&(struct s3_disk_tally){ 0 }, &(struct s3_disk_tally){ 0 }));
 }
 
+/* Names of objects without bytes are even, the others odd, and each is above the one before. */
+static void test_seq(void **state)
+{
+	uint32_t seq = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		bool is_hole = i % 3 == 0 || i % 7 == 0;
+		uint32_t next = s3_disk_seq_next(seq, is_hole);
+		struct s3_disk_name name = { .generation = 1, .seq = next };
+
+		assert_in_range(next, seq + 1, seq + 2);
+		assert_int_equal(s3_disk_seq_fits(name), !is_hole);
+		name.seq |= S3_DISK_HOLE;
+		assert_int_equal(s3_disk_seq_fits(name), is_hole);
+		seq = next;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,7 +389,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_header_bad), cmocka_unit_test(test_length_bad),
 		cmocka_unit_test(test_entry_bad),  cmocka_unit_test(test_tally),
-		cmocka_unit_test(test_tally_has),
+		cmocka_unit_test(test_tally_has),  cmocka_unit_test(test_seq),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

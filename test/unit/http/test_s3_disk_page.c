@@ -290,6 +290,14 @@ static void test_bad(void **state)
 		{ PAGE(LAST "<KeyCount/>"), "KeyCount is \"\"" },
 		{ PAGE(LAST "<CommonPrefixes><Prefix>p/o/</Prefix></CommonPrefixes>"),
 		  "CommonPrefixes is \"p/o/\"" },
+		/* Keys where no list has them. */
+		{ PAGE(LAST "<contents><Key>p/" NAME "</Key><Size>5</Size></contents>"),
+		  "it has ListBucketResult/contents/Key, which no list has" },
+		{ PAGE(LAST "<All>" ENTRY("p/" NAME, "5") "</All>"),
+		  "it has ListBucketResult/All/Contents/Key, which no list has" },
+		{ PAGE(LAST "<Contents><key>p/" NAME "</key><Size>5</Size></Contents>"),
+		  "it has ListBucketResult/Contents/key, which no list has" },
+		{ PAGE(LAST "<CONTENTS/>"), "it has ListBucketResult/CONTENTS, which no list has" },
 		/* Contents. */
 		{ PAGE(LAST "<Contents></Contents>"), "Contents without Key or Size" },
 		{ PAGE(LAST "<Contents/>"), "Contents without Key or Size" },
