@@ -89,17 +89,14 @@ static void flush_end(struct device *d, int ret)
 	device_go_down(d);
 }
 
-/* One that fails has told of the loss, but not to the user: it is owed again. */
 void device_queue_flushed(struct queue *q, int result)
 {
 	struct device *d = q->setup.owner;
 	struct flush_work *w = &d->flush;
 
 	w->has_failed = result < 0 && result != -ECANCELED;
-	if (w->has_failed) {
-		backend_owe(d->backend);
+	if (w->has_failed)
 		w->failed_losses = backend_losses(d->backend);
-	}
 	snprintf(w->words, sizeof(w->words),
 		 "what was written to the device may not be in its storage: a FLUSH failed (%s)",
 		 errname(result));

@@ -165,7 +165,6 @@ static void test_a_failed_one_keeps_the_device(void **state)
 	flush_answers(-EIO);
 	assert_string_equal(seen, "FLUSH refused ");
 	assert_int_equal(d.state, DEVICE_LIVE);
-	assert_true(backend_is_owed(&leaf));
 	assert_false(d.stop_wanted);
 }
 
@@ -179,9 +178,19 @@ static int flush_judged(int result)
 	return backend_owed_flush_judge(&io, result);
 }
 
+/* As queue_flush.c: what it has told is owed again. */
+static void stop_flush_answers(int below)
+{
+	int result = flush_judged(below);
+
+	if (result < 0)
+		backend_owe(&leaf);
+	flush_answers(result);
+}
+
 static void stop_flush_fails(void)
 {
-	flush_answers(flush_judged(-EIO));
+	stop_flush_answers(-EIO);
 }
 
 /* Whoever asks, and however often: the second time no FLUSH is sent, as it might succeed. */
@@ -200,7 +209,7 @@ static void test_refused_again_until_its_user_flushes(void **state)
 	stop(false);
 	assert_string_equal(seen, "FLUSH refused refused refused FLUSH ");
 	nothing_is_left();
-	flush_answers(flush_judged(0));
+	stop_flush_answers(0);
 	assert_string_equal(seen, "FLUSH refused refused refused FLUSH gone ");
 	assert_string_equal(device_loss(&d), "");
 }
@@ -228,7 +237,7 @@ static void test_a_new_loss_is_not_passed_over(void **state)
 	assert_int_equal(flush_judged(0), 0);
 	backend_owe(&leaf);
 	stop(false);
-	flush_answers(flush_judged(0));
+	stop_flush_answers(0);
 	assert_string_equal(seen, "FLUSH refused FLUSH refused ");
 	stop(false);
 	assert_string_equal(seen, "FLUSH refused FLUSH refused refused ");
@@ -359,7 +368,7 @@ static void test_stopped_by_somebody_else(void **state)
 	device_go_down(&d);
 	assert_string_equal(seen, "FLUSH ");
 	nothing_is_left();
-	flush_answers(-EIO);
+	stop_flush_fails();
 	assert_string_equal(seen, "FLUSH gone ");
 	assert_non_null(strstr(device_loss(&d), "a FLUSH failed (EIO)"));
 }
