@@ -37,6 +37,11 @@ bool backend_is_owed(const struct backend_device *device)
 	return atomic_load(&device->owed->told) != backend_losses(device);
 }
 
+bool backend_is_settled(const struct backend_device *device, uint32_t losses)
+{
+	return (int32_t)(atomic_load(&device->owed->settled) - losses) >= 0;
+}
+
 struct backend_owed *backend_owed_map(int fd)
 {
 	void *kept = mmap(NULL, BACKEND_OWED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -68,6 +68,9 @@ uint32_t backend_losses(const struct backend_device *device);
 /* Any thread: a failed FLUSH has still to be told. */
 bool backend_is_owed(const struct backend_device *device);
 
+/* Any thread: a good FLUSH of it has followed, since backend_losses has said this. */
+bool backend_is_settled(const struct backend_device *device, uint32_t losses);
+
 /* From open on: when it was opened, a loss was owed of the process before, by it or one below. */
 bool backend_was_owed(const struct backend_device *device);
 

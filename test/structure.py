@@ -233,6 +233,12 @@ def cut_letters(files):
             if int(cut.split(".")[1][:-1]) > 24 and ASCII_CUTS.get(file) != cut]
 
 
+def escaped_newlines(files):
+    """Where a format of say_to has a newline before its end, which say.c makes an escape."""
+    return [f"{file}: {call}" for file in files for call in re.findall(r'\bsay_to\(\w+,\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', read(file))
+            if r"\n" in re.sub(r'"\s*"', "", call).strip()[:-3]]
+
+
 CHECK_LIST = "test/check_list.sh"
 
 
@@ -308,6 +314,7 @@ def main():
         ("no two sources have functions of one name", shared_functions(product)),
         ("ublkctl prints by ublkctl/print/say.c alone", unescaped_prints(product)),
         ("texts are cut between letters", cut_letters(product)),
+        ("a format of say_to has no newline before its end", escaped_newlines(product)),
         (f"{CHECK_LIST} names tests that exist", missing_checks()),
         ("guest suites say where they run", wrong_heads()),
         ("docs name no file that is not there", stale_names((f, read(f)) for f in listed("*.md", "docs/man/*"))),

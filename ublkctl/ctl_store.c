@@ -147,9 +147,10 @@ static void store_print(const struct store_look *l)
 	const struct cache_header *h = l->header;
 	char clean[FORMAT_BYTES], dirty[FORMAT_BYTES], size[FORMAT_BYTES];
 
-	say_to(stdout, "origin: %s, %s\nits version: %s\n%s clean, %s dirty\n", h->origin,
-	       format_bytes(h->origin_bytes, size), h->found[0] ? h->found : "not known",
-	       format_bytes(l->clean_bytes, clean), format_bytes(l->dirty_bytes, dirty));
+	say_to(stdout, "origin: %s, %s\n", h->origin, format_bytes(h->origin_bytes, size));
+	say_to(stdout, "its version: %s\n", h->found[0] ? h->found : "not known");
+	say_to(stdout, "%s clean, %s dirty\n", format_bytes(l->clean_bytes, clean),
+	       format_bytes(l->dirty_bytes, dirty));
 	store_print_ranges(l);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "storage/backend.h"
+#include "storage/owed.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "ring_script.h"
@@ -511,6 +512,29 @@ static void test_flush_is_cancelled(void)
 	tap_end();
 }
 
+/* From then on: before whoever asked for it hears of its end. */
+static void test_flush_that_fails(void)
+{
+	if (!tap_begin("flush: when it fails the next one of the driver fails too, and no other"))
+		return;
+	qrig_open(false);
+	keeps = true;
+	begin_flush();
+	qrig_answer_with(0, -EIO);
+	EXPECT(qrig.flushed == 1 && backend_is_owed(qrig.device), "not owed at once");
+	qrig_bring(1, UBLK_IO_OP_FLUSH);
+	qrig_answer(1);
+	pass(1);
+	EXPECT(qrig.queue.stats.op[BACKEND_FLUSH].failed == 1, "the driver's does not fail");
+	EXPECT(qrig.flushed == -EIO, "%d", qrig.flushed);
+	qrig_bring(1, UBLK_IO_OP_FLUSH);
+	qrig_answer(1);
+	pass(1);
+	EXPECT(qrig.queue.stats.op[BACKEND_FLUSH].failed == 1, "the one after it fails");
+	qrig_close(false);
+	tap_end();
+}
+
 /* What has ended before it began is covered, and nothing else. */
 static void test_flush_of_the_driver(void)
 {
@@ -531,8 +555,7 @@ static void test_flush_of_the_driver(void)
 	       (unsigned long long)qrig.queue.writes_flushed,
 	       (unsigned long long)queue_writes(&qrig.queue));
 	qrig_bring(2, UBLK_IO_OP_FLUSH);
-	out_nr--;
-	backend_io_complete(kept_of[2], -EIO);
+	qrig_answer_with(2, -EIO);
 	pass(1);
 	EXPECT(qrig.queue.writes_flushed == 1, "one that fails covers nothing");
 	qrig_close(false);
@@ -559,6 +582,7 @@ int main(int argc, char **argv)
 	test_flush();
 	test_flush_waits_for_a_tag();
 	test_flush_is_cancelled();
+	test_flush_that_fails();
 	test_flush_of_the_driver();
 	test_late_refusal();
 	return tap_finish();

@@ -164,8 +164,13 @@ void qrig_bring(unsigned tag, uint32_t op)
 	qrig_turn();
 }
 
-void qrig_answer(unsigned tag)
+void qrig_answer_with(unsigned tag, int result)
 {
 	out_nr--;
-	backend_io_complete(kept_of[tag], 0);
+	backend_io_complete(kept_of[tag], result);
+}
+
+void qrig_answer(unsigned tag)
+{
+	qrig_answer_with(tag, 0);
 }

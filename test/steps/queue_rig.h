@@ -42,5 +42,6 @@ void qrig_release(void);
 void qrig_bring(unsigned tag, uint32_t op);
 /* The backend answers, with 0. */
 void qrig_answer(unsigned tag);
+void qrig_answer_with(unsigned tag, int result);
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/bash
-# In the guest: a device is stopped politely while its storage takes no writes. It stays, the reason is said, and when the
-# storage is well again the next stop loses nothing; by force it is gone, and what that has lost is said. A reload does not
-# start another tree over bytes that a cache has alone.
+# In the guest: a device is stopped politely while its storage takes no writes. It stays, the reason is said, and each stop
+# after that is refused too, whoever asks, until a FLUSH of its user has succeeded; by force it is gone, and what that has lost is
+# said. A reload does not start another tree over bytes that a cache has alone.
 # Runs on: uml
 # By turns: 7.2
 # By turns: 6.12
@@ -82,7 +82,21 @@ ok "plain: A, not flushed" fill plain A 1
 goes_bad plain
 ok "plain: a stop is refused" says 1 'a FLUSH failed' ublkctl del plain
 goes_well plain
-ok "plain: nobody has flushed since: the next stop was told, and goes on" ublkctl del plain
+refused() { says 1 'a FLUSH failed.*fsync until that succeeds.*--force' ublkctl del plain; }
+ok "plain: nobody has flushed since: the next stop is refused, too" refused
+ok "plain: ... and the one after it" refused
+ok "plain: ... it is live" are_live plain
+ok "plain: its user hears of it" says 1 'Input/output error' flushed plain
+ok "plain: and has not flushed with success: a stop is refused" refused
+ok "plain: B, flushed by its user" fill plain B 1 conv=fsync
+ok "plain: it is stopped" ublkctl del plain
+ok "plain: it has B" cmp -n $((1 << 20)) <(yes B | tr -d '\n') /mnt/ram/plain
+ok "plain: it is added once more" add plain
+ok "plain: A, not flushed" fill plain A 1
+goes_bad plain
+ok "plain: a stop is refused" says 1 'a FLUSH failed' ublkctl del plain
+goes_well plain
+ok "plain: by force it is gone, with the warning" says 0 'warning: plain: .*a FLUSH failed' ublkctl del plain --force
 
 # ---- what a cache has alone ----
 
@@ -126,9 +140,17 @@ ok "reload: the device is live" are_live vm
 ok "reload: ... and has A" has vm A 2
 goes_well vm
 plain_now() { ublkctl --json show vm | jq -e '.backend == "file"' && are_live vm; }
-# The cleaner has met failures that were not told yet: the first one may be refused for these.
+reload() { kill -HUP "$daemon_pid" && wait_for 10 refused_times "$1"; }
+refused_times() { [ "$(grep -c 'device is not stopped and stays as it is' "$work/ublkd.log")" -ge "$1" ]; }
+# A FLUSH of the origin has failed, which the user has not heard of.
+ok "reload: when the origin is well it is refused for the FLUSH that failed" reload 2
+ok "reload: ... and once more" reload 3
+ok "reload: ... and del is refused for it" says 1 'a FLUSH failed.*fsync until that succeeds' ublkctl del vm
+ok "reload: the device is as it was" eval '! plain_now && are_live vm && has vm A 2'
+ok "reload: its user hears of it" says 1 'Input/output error' flushed vm
+ok "reload: A again, flushed" fill vm A 2 conv=fsync
 again() { kill -HUP "$daemon_pid" && plain_now; }
-ok "reload: when the origin is well it is done" wait_for 20 again
+ok "reload: then it is done" wait_for 20 again
 ok "reload: ... and the origin has A" has vm A 2
 
 finish

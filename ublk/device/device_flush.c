@@ -6,8 +6,10 @@
  * Happy path: FLUSHING -> caches write what only they have, and stand aside -> a FLUSH -> the stop
  * goes on (device_stop.c). Failure modes: a cache cannot, or the FLUSH fails: the caches come back,
  * the stop is refused in words, the device stays live, and its next FLUSH fails too
- * (storage/owed.h); it takes long: told at the deadline, and it goes on; a stop by force meanwhile:
- * it is hurried, and nobody asks how it ended.
+ * (storage/owed.h); the FLUSH of a stop before has failed, and none of the user's has succeeded
+ * since: refused at once, as a FLUSH that succeeds now proves nothing about what the failed one
+ * stood for; it takes long: told at the deadline, and it goes on; a stop by force meanwhile: it is
+ * hurried, and nobody asks how it ended.
  */
 #include "ublk/device/device_internal.h"
 
@@ -64,9 +66,14 @@ static bool refuses_for_users(struct device *d)
 
 static void flush_refuse(struct device *d)
 {
-	d->flush.busy = false;
+	struct flush_work *w = &d->flush;
+	char words[DEVICE_ERROR_BYTES];
+
+	w->busy = false;
+	snprintf(words, sizeof(words), "%s%s", w->words,
+		 w->has_failed ? "; write it again and fsync until that succeeds" : "");
 	if (flush_matters(d))
-		device_refuse_stop(d, d->flush.words);
+		device_refuse_stop(d, words);
 	else
 		device_go_down(d);
 }
@@ -75,8 +82,6 @@ static void flush_end(struct device *d, int ret)
 {
 	d->flush.is_good = ret == 0;
 	if (ret < 0 && flush_matters(d)) {
-		d->flush.is_told = true;
-		d->flush.told_losses = backend_losses(d->backend);
 		device_aside_end(d, flush_refuse);
 		return;
 	}
@@ -84,39 +89,30 @@ static void flush_end(struct device *d, int ret)
 	device_go_down(d);
 }
 
-/* It fails for what the stop before was refused for, and for nothing since. */
-static bool fails_for_the_told(const struct device *d)
-{
-	return d->flush.is_told && backend_losses(d->backend) == d->flush.told_losses;
-}
-
-/*
- * One that fails has told of the loss, but not to the user: it is owed again, unless whoever asks
- * for the stop was told of it before.
- */
 void device_queue_flushed(struct queue *q, int result)
 {
 	struct device *d = q->setup.owner;
 	struct flush_work *w = &d->flush;
 
-	w->took_told = result < 0 && flush_matters(d) && fails_for_the_told(d);
-	if (w->took_told)
-		result = 0;
-	w->is_told = false;
 	w->has_failed = result < 0 && result != -ECANCELED;
 	if (w->has_failed)
-		backend_owe(d->backend);
+		w->failed_losses = backend_losses(d->backend);
 	snprintf(w->words, sizeof(w->words),
 		 "what was written to the device may not be in its storage: a FLUSH failed (%s)",
 		 errname(result));
 	flush_end(d, result);
 }
 
-/* What has failed before was written again, and flushed, by its user. */
-static void flush_is_needless(struct device *d)
+/*
+ * Since the FLUSH of a stop has failed, stops send none until the user's FLUSH is good: whatever
+ * has settled the loss is the user's.
+ */
+static bool still_fails(struct device *d)
 {
-	d->flush.has_failed = false;
-	flush_end(d, 0);
+	struct flush_work *w = &d->flush;
+
+	w->has_failed = w->has_failed && !backend_is_settled(d->backend, w->failed_losses);
+	return w->has_failed;
 }
 
 static void flush_below(struct device *d, int ret)
@@ -141,6 +137,8 @@ static void flush_begin(struct timer *timer)
 	d->aside.cache_nr = backend_caches(d->backend, d->aside.cache);
 	if (!flush_matters(d))
 		flush_end(d, 0);
+	else if (still_fails(d))
+		flush_refuse(d);
 	else if (d->aside.cache_nr > 0 && refuses_for_users(d))
 		flush_refuse(d);
 	else if (d->aside.cache_nr > 0)
@@ -148,7 +146,7 @@ static void flush_begin(struct timer *timer)
 	else if (was_written(d))
 		queue_flush(&d->queues[0]);
 	else
-		flush_is_needless(d);
+		flush_end(d, 0);
 	if (ret < 0)
 		flush_below(d, ret);
 }
@@ -191,7 +189,7 @@ const char *device_loss(const struct device *d)
 
 void device_flush_note_loss(struct device *d)
 {
-	if (d->flush.has_failed || !d->backend || !backend_is_owed(d->backend))
+	if (!d->backend || still_fails(d) || !backend_is_owed(d->backend))
 		return;
 	d->flush.has_failed = true;
 	snprintf(d->flush.words, sizeof(d->flush.words),
@@ -209,13 +207,6 @@ static void flush_undone(struct device *d)
 void device_flush_undo(struct device *d)
 {
 	d->flush.is_good = false;
-	/* It was told to who asked for the stop, and to nobody else. */
-	if (d->flush.took_told) {
-		backend_owe(d->backend);
-		d->flush.is_told = true;
-		d->flush.told_losses = backend_losses(d->backend);
-	}
-	d->flush.took_told = false;
 	if (d->flush.busy || d->aside.nr == 0)
 		return;
 	d->flush.busy = true;

@@ -47,12 +47,9 @@ struct aside {
 /* device_flush.c */
 struct flush_work {
 	bool busy;
-	bool is_good; /* of the stop that is wanted: it has been done */
-	/* The stop before was refused: what was owed by then was told to who wanted it. */
-	bool is_told;
-	uint32_t told_losses; /* backend_losses of then */
-	bool took_told;	      /* this stop's FLUSH has failed for that alone */
-	bool has_failed;      /* and was not followed by a good one */
+	bool is_good;		/* of the stop that is wanted: it has been done */
+	bool has_failed;	/* that of a stop, and was not followed by a good one of the user */
+	uint32_t failed_losses; /* backend_losses of then, this one included */
 	struct timer soon;
 	char words[DEVICE_ERROR_BYTES - 64]; /* why it failed */
 };

@@ -167,7 +167,7 @@ void queue_fence(struct queue *q, uint64_t size_bytes);
 
 /*
  * Main thread, the same, one at a time: a FLUSH of the backend, whose result comes with `flushed`.
- * Requests go on being served.
+ * Requests go on being served. When it fails, the next FLUSH of the driver fails too.
  */
 void queue_flush(struct queue *q);
 

@@ -5,13 +5,15 @@
  * Happy path: the mail comes -> a tag without a request in the backend is taken: what the driver
  * puts into it meanwhile is kept -> FLUSH -> `flushed`, and what was kept is served.
  *
- * Failure modes: every tag is being served, or the backend is busy: it is tried again soon; a
- * backend that does not answer keeps it waiting; queue_cancel ends it.
+ * Failure modes: it fails: the next one of the driver does, too; every tag is being served, or the
+ * backend is busy: it is tried again soon; a backend that does not answer keeps it waiting;
+ * queue_cancel ends it.
  */
 #include <errno.h>
 
 #include "base/assert.h"
 #include "base/util.h"
+#include "storage/owed.h"
 #include "ublk/queue/queue_internal.h"
 
 #define LOOK_AGAIN_NS NS_PER_MS
@@ -33,8 +35,14 @@ static void flush_let_go(struct task *task)
 	reactor_post(q->setup.home, &q->flushed_mail, flushed_on_main);
 }
 
+/*
+ * One that fails has told of the loss (storage/owed.h), but not to the user: it is owed again,
+ * before this reactor begins another FLUSH.
+ */
 static void own_flush_end(struct queue *q, int result)
 {
+	if (result < 0 && result != -ECANCELED)
+		backend_owe(q->setup.backend);
 	if (q->flush_io)
 		q->flush_io->request.done = tag_backend_done;
 	q->flush_io = NULL;

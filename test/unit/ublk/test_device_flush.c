@@ -19,6 +19,7 @@ static struct ctl ctl = { .reactor = &reactor };
 static struct device d;
 static struct queue queue;
 static char seen[200];
+static char refusal[DEVICE_ERROR_BYTES]; /* what the last one said */
 static enum block_users users;
 
 static void note(const char *word)
@@ -45,7 +46,9 @@ void __wrap_queue_flush(struct queue *q)
 
 static void on_event(struct device *device, enum device_event event, void *arg)
 {
-	(void)device, (void)arg;
+	(void)arg;
+	if (event == DEVICE_EVENT_STOP_REFUSED)
+		snprintf(refusal, sizeof(refusal), "%s", device->error);
 	note(event == DEVICE_EVENT_STOP_REFUSED ? "refused"
 	     : event == DEVICE_EVENT_GONE	? "gone"
 	     : event == DEVICE_EVENT_LATE	? "late"
@@ -97,7 +100,7 @@ static int fresh(void **state)
 	d.cdev_fd = -1;
 	d.spec.name = "disk";
 	d.attach_nr = d.attached_nr = 1;
-	seen[0] = '\0';
+	seen[0] = refusal[0] = '\0';
 	users = BLOCK_USERS_NONE;
 	cache_ret = 0;
 	job = NULL;
@@ -162,62 +165,132 @@ static void test_a_failed_one_keeps_the_device(void **state)
 	flush_answers(-EIO);
 	assert_string_equal(seen, "FLUSH refused ");
 	assert_int_equal(d.state, DEVICE_LIVE);
-	assert_true(backend_is_owed(&leaf));
 	assert_false(d.stop_wanted);
 }
 
-/* A FLUSH below that fails, as the core counts it. */
-static void flush_fails_below(void)
+/* A FLUSH of the device as the core judges it, with this answer from below. */
+static int flush_judged(int result)
 {
-	backend_owe(&leaf);
-	flush_answers(-EIO);
+	struct backend_queue backend_queue = { .device = &leaf };
+	struct backend_io io = { .queue = &backend_queue, .op = BACKEND_FLUSH };
+
+	backend_owed_flush_begin(&io);
+	return backend_owed_flush_judge(&io, result);
 }
 
-/* It fails for what was told alone, so the storage is well. */
-static void test_stopped_again_after_a_failure(void **state)
+/* As queue_flush.c: what it has told is owed again. */
+static void stop_flush_answers(int below)
+{
+	int result = flush_judged(below);
+
+	if (result < 0)
+		backend_owe(&leaf);
+	flush_answers(result);
+}
+
+static void stop_flush_fails(void)
+{
+	stop_flush_answers(-EIO);
+}
+
+/* Whoever asks, and however often: the second time no FLUSH is sent, as it might succeed. */
+static void test_refused_again_until_its_user_flushes(void **state)
 {
 	(void)state;
 	stop(false);
-	flush_fails_below();
+	stop_flush_fails();
 	stop(false);
-	flush_fails_below();
-	assert_string_equal(seen, "FLUSH refused FLUSH refused ");
-	assert_true(backend_is_owed(&leaf));
+	assert_string_equal(seen, "FLUSH refused refused ");
+	assert_int_equal(d.state, DEVICE_LIVE);
+	assert_int_equal(flush_judged(0), -EIO); /* the user hears of it */
 	stop(false);
+	assert_string_equal(seen, "FLUSH refused refused refused ");
+	assert_int_equal(flush_judged(0), 0);
+	stop(false);
+	assert_string_equal(seen, "FLUSH refused refused refused FLUSH ");
 	nothing_is_left();
-	flush_answers(-EIO);
-	assert_string_equal(seen, "FLUSH refused FLUSH refused FLUSH gone ");
+	stop_flush_answers(0);
+	assert_string_equal(seen, "FLUSH refused refused refused FLUSH gone ");
+	assert_string_equal(device_loss(&d), "");
 }
 
-/* The user has heard of the first one, and of the second nobody has. */
-static void test_a_new_loss_is_not_passed_over(void **state)
-{
-	(void)state;
-	stop(false);
-	flush_fails_below();
-	backend_owe(&leaf);
-	stop(false);
-	flush_answers(-EIO);
-	assert_string_equal(seen, "FLUSH refused FLUSH refused ");
-}
-
-/* The FLUSH of a stop that is refused by the driver has taken what the user is to hear. */
-static void test_what_was_told_is_owed_to_the_user(void **state)
+static void test_a_refused_one_asks_the_user_once(void **state)
 {
 	uint32_t losses;
 
 	(void)state;
 	stop(false);
-	flush_fails_below();
-	stop(false);
+	stop_flush_fails();
 	losses = backend_losses(&leaf);
-	d.retry.armed = true; /* as while it is sent to the driver: nothing goes on */
-	device_queue_flushed(&queue, -EIO);
-	d.retry.armed = false;
+	stop(false);
+	stop(false);
 	assert_int_equal(backend_losses(&leaf), losses);
-	device_refuse_stop(&d, "in use: open by fio[7]");
+}
+
+/* The user's good FLUSH has not covered what storage has lost since. */
+static void test_a_new_loss_is_not_passed_over(void **state)
+{
+	(void)state;
+	stop(false);
+	stop_flush_fails();
+	assert_int_equal(flush_judged(0), -EIO);
+	assert_int_equal(flush_judged(0), 0);
+	backend_owe(&leaf);
+	stop(false);
+	stop_flush_answers(0);
 	assert_string_equal(seen, "FLUSH refused FLUSH refused ");
-	assert_true(backend_losses(&leaf) > losses);
+	stop(false);
+	assert_string_equal(seen, "FLUSH refused FLUSH refused refused ");
+}
+
+/* Each of them: with and without a FLUSH of its own. */
+static void test_the_refusal_says_what_helps(void **state)
+{
+	(void)state;
+	stop(false);
+	stop_flush_fails();
+	assert_non_null(strstr(refusal, "a FLUSH failed (EIO)"));
+	assert_non_null(strstr(refusal, "fsync until that succeeds"));
+	assert_non_null(strstr(refusal, "--force"));
+	refusal[0] = '\0';
+	stop(false);
+	assert_non_null(strstr(refusal, "a FLUSH failed (EIO)"));
+	assert_non_null(strstr(refusal, "fsync until that succeeds"));
+}
+
+/* By force after a refusal: what was said then is said again, unless the user's FLUSH is good. */
+static void test_force_after_a_refusal(void **state)
+{
+	(void)state;
+	stop(false);
+	stop_flush_fails();
+	stop(false);
+	nothing_is_left();
+	stop(true);
+	assert_non_null(strstr(device_loss(&d), "a FLUSH failed (EIO)"));
+	assert_null(strstr(device_loss(&d), "fsync"));
+	fresh(NULL);
+	stop(false);
+	stop_flush_fails();
+	assert_int_equal(flush_judged(0), -EIO);
+	assert_int_equal(flush_judged(0), 0);
+	nothing_is_left();
+	stop(true);
+	assert_string_equal(device_loss(&d), "");
+}
+
+/* A stop that the driver refuses after a good FLUSH is free to try again. */
+static void test_refused_by_the_driver_alone(void **state)
+{
+	(void)state;
+	stop(false);
+	d.retry.armed = true; /* as while it is sent to the driver: nothing goes on */
+	device_queue_flushed(&queue, flush_judged(0));
+	d.retry.armed = false;
+	device_refuse_stop(&d, "in use: open by fio[7]");
+	assert_null(strstr(refusal, "fsync"));
+	stop(false);
+	assert_string_equal(seen, "FLUSH refused FLUSH ");
 }
 
 static void test_force_asks_nobody(void **state)
@@ -263,12 +336,11 @@ static void test_what_was_only_read_is_not_flushed(void **state)
 	assert_string_equal(seen, "gone ");
 }
 
-/* His FLUSH has brought all of it there: a storage that is gone keeps no device. */
+/* The user's FLUSH has brought all of it there: a storage that is gone keeps no device. */
 static void test_what_its_user_has_flushed_is_not_flushed(void **state)
 {
 	(void)state;
 	queue.writes_flushed = 1;
-	d.flush.has_failed = true; /* a stop before was refused */
 	assert_int_equal(device_stop(&d, false, NS_PER_SEC), 0);
 	d.cmd.op.state = OP_INFLIGHT; /* nothing of the rest of the stop goes on */
 	turn();
@@ -296,7 +368,7 @@ static void test_stopped_by_somebody_else(void **state)
 	device_go_down(&d);
 	assert_string_equal(seen, "FLUSH ");
 	nothing_is_left();
-	flush_answers(-EIO);
+	stop_flush_fails();
 	assert_string_equal(seen, "FLUSH gone ");
 	assert_non_null(strstr(device_loss(&d), "a FLUSH failed (EIO)"));
 }
@@ -425,9 +497,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_a_good_flush_goes_on, fresh),
 		cmocka_unit_test_setup(test_a_failed_one_keeps_the_device, fresh),
-		cmocka_unit_test_setup(test_stopped_again_after_a_failure, fresh),
+		cmocka_unit_test_setup(test_refused_again_until_its_user_flushes, fresh),
+		cmocka_unit_test_setup(test_a_refused_one_asks_the_user_once, fresh),
 		cmocka_unit_test_setup(test_a_new_loss_is_not_passed_over, fresh),
-		cmocka_unit_test_setup(test_what_was_told_is_owed_to_the_user, fresh),
+		cmocka_unit_test_setup(test_the_refusal_says_what_helps, fresh),
+		cmocka_unit_test_setup(test_force_after_a_refusal, fresh),
+		cmocka_unit_test_setup(test_refused_by_the_driver_alone, fresh),
 		cmocka_unit_test_setup(test_force_asks_nobody, fresh),
 		cmocka_unit_test_setup(test_force_does_not_wait_for_the_answer, fresh),
 		cmocka_unit_test_setup(test_late_is_told_and_nothing_cancelled, fresh),
