@@ -208,12 +208,12 @@ ok "long: over another one it is refused" refused long long 'backing. has change
 ok "long: a cache of the object has no old byte" eval 'wait_for 60 are_live web && reads web 2'
 ok "long: it ends" end_server
 ok "an image between that nobody of ours writes" qemu-img create -q -f qcow2 /mnt/ram/mid.qcow2 1M
-overlay mid "{type: qcow2, data: {type: file, path: /mnt/ram/mid.qcow2}, backing: $web}"
+overlay chain "{type: qcow2, data: {type: file, path: /mnt/ram/mid.qcow2}, backing: $web}"
 object A
-ok "mid: an overlay over it, over A" eval 'start mid mid && fill mid X 64 && reads mid A && end_server'
+ok "chain: an overlay over it, over A" eval 'start chain chain && fill chain X 64 && reads chain A && end_server'
 object B
-ok "mid: over another base it is refused" refused mid mid 'backing. has changed'
-ok "mid: it ends" end_server
+ok "chain: over another base it is refused" refused chain chain 'backing. has changed'
+ok "chain: it ends" end_server
 kill $web_pid
 ok "no keeper is left" wait_for 10 no_keeper
 finish
