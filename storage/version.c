@@ -43,16 +43,20 @@ void backend_version_join(const struct backend_device *device, struct backend_ve
 {
 	uint64_t hash = hash_text(HASH_START, device->ops->name);
 	struct backend_version of_child;
+	bool has_one = false;
 
 	*ret_version = (struct backend_version){ .kind = BACKEND_VERSION_NONE };
 	for (const struct backend_device *c = device->child; c; c = c->sibling) {
 		backend_version(c, &of_child);
-		if (of_child.kind != BACKEND_VERSION_LASTING || of_child.ours[0])
+		if (of_child.ours[0])
 			return;
+		if (of_child.kind != BACKEND_VERSION_LASTING)
+			of_child.found[0] = '\0';
+		has_one |= of_child.found[0] != '\0';
 		/* With its end: two texts are not one that is longer. */
 		hash = hash_text(hash_text(hash, of_child.found), "\n");
 	}
-	if (!device->child)
+	if (!has_one)
 		return;
 	ret_version->kind = BACKEND_VERSION_LASTING;
 	snprintf(ret_version->found, sizeof(ret_version->found), "%s %016llx", device->ops->name,

@@ -53,8 +53,9 @@ void backend_version(const struct backend_device *device, struct backend_version
 int backend_version_now(const struct backend_device *device, char words[BACKEND_VERSION_BYTES]);
 
 /*
- * Of a node that only reads its children, and whose content follows from theirs: LASTING when
- * nothing can be written to any of them, else NONE.
+ * Of a node that only reads its children, and whose content follows from theirs: LASTING of those
+ * that have one. What the others have is left out: that it changes is not noticed. NONE when none
+ * has one, or something can be written to it.
  */
 void backend_version_join(const struct backend_device *device, struct backend_version *ret_version);
 

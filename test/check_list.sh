@@ -159,6 +159,7 @@ computes made-up 1200 test/made_up/made_up.sh build/asan
 host qcow2-snapshots 1200 build/asan/test/qcow2_snapshots --seed "$new_seeds"
 host qcow2-made 600 build/asan/test/qcow2_made
 host qcow2-changed 600 build/asan/test/qcow2_changed
+host qcow2-bases 600 build/asan/test/qcow2_bases
 host qcow2-look 600 build/asan/test/qcow2_look
 host cache-look 600 build/asan/test/cache_look
 host cache-warms 600 build/asan/test/cache_warms

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/printable.h"
 #include "base/util.h"
 
@@ -147,6 +148,25 @@ enum web_verdict web_judge_first(const struct http_answer *answer, struct web_ve
 	memcpy(ret_version->etag, answer->etag, sizeof(answer->etag));
 	memcpy(ret_version->last_modified, answer->last_modified, sizeof(answer->last_modified));
 	return WEB_GOOD;
+}
+
+void web_version_words(const struct web_version *version, char *words, size_t words_bytes)
+{
+	const char *said = version->etag[0] ? version->etag : version->last_modified;
+	unsigned long long size_bytes = version->size_bytes;
+	char shown[48], hash[24] = "";
+
+	if (!said[0]) {
+		snprintf(words, words_bytes, "size %llu", size_bytes);
+		return;
+	}
+	printable(shown, sizeof(shown), said, strlen(said));
+	/* What is not shown as it is, is told apart all the same. */
+	if (strcmp(shown, said) != 0)
+		snprintf(hash, sizeof(hash), " #%016llx",
+			 (unsigned long long)hash_text(HASH_START, said));
+	snprintf(words, words_bytes, "%s %s%s %llu", version->etag[0] ? "ETag" : "of", shown, hash,
+		 size_bytes);
 }
 
 void web_excuse_begin(struct web_excuse *excuse)

@@ -19,6 +19,12 @@ struct web_version {
 };
 
 /*
+ * The version in printable words, for storage/version.h, whose room is enough for them. Of a server
+ * that says neither ETag nor date it is the size.
+ */
+void web_version_words(const struct web_version *version, char *words, size_t words_bytes);
+
+/*
  * An answer that is not good may say so at some length, which is read for the connection to be used
  * again; what is longer ends it.
  */

@@ -12,7 +12,6 @@
 
 #include "backends/http/web.h"
 #include "base/hash.h"
-#include "base/printable.h"
 #include "base/util.h"
 #include "net/http/http_client.h"
 #include "storage/version.h"
@@ -102,10 +101,10 @@ static void version_make_condition(struct web_device *d)
 
 	if (http_etag_is_strong(v->etag))
 		snprintf(d->condition, sizeof(d->condition), "If-Match: %s", v->etag);
-	else if (v->last_modified[0])
+	else if (v->last_modified[0] && !http_validator_is_hash(v->last_modified))
 		snprintf(d->condition, sizeof(d->condition), "If-Unmodified-Since: %s",
 			 v->last_modified);
-	else
+	if (!v->etag[0] && !v->last_modified[0])
 		log_warn("the server says no version of the object: that it changes can be seen by "
 			 "its size alone",
 			 "device=%s server=%s", d->name, d->url.server);
@@ -267,24 +266,13 @@ void web_cancel_async(struct backend_visit *visit)
 	backend_visit_done(visit, -ECANCELED);
 }
 
-/* Nobody writes it through us. Without an ETag and a date it has none: its size says too little. */
+/* Nobody writes it through us. */
 static void web_version_found(const struct backend_device *device, struct backend_version *ret)
 {
 	const struct web_device *d = device->priv;
-	const struct web_version *v = &d->version;
-	const char *words = v->etag[0] ? v->etag : v->last_modified;
-	char shown[48], hash[24] = "";
 
-	if (!words[0])
-		return;
 	ret->kind = BACKEND_VERSION_LASTING;
-	printable(shown, sizeof(shown), words, strlen(words));
-	/* What is not shown as it is, is told apart all the same. */
-	if (strcmp(shown, words) != 0)
-		snprintf(hash, sizeof(hash), " #%016llx",
-			 (unsigned long long)hash_text(HASH_START, words));
-	snprintf(ret->found, sizeof(ret->found), "%s %s%s %llu", v->etag[0] ? "ETag" : "of", shown,
-		 hash, (unsigned long long)v->size_bytes);
+	web_version_words(&d->version, ret->found, sizeof(ret->found));
 }
 
 const struct backend_version_ops web_version_ops = { .found = web_version_found };

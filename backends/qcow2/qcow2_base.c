@@ -3,8 +3,9 @@
  * server is: the header notes it (qcow2_base_note.h), and over another one the overlay is refused,
  * as its clusters fit the bytes that they were copied from. The control reactor, at open.
  *
- * Failure modes: another version: words with the cure; no room for the note: logged, and changes of
- * the base are not noticed; the header cannot be written: the open fails.
+ * Failure modes: another version, or a base that says none any more: words with the cure; no room
+ * for the note: logged, and changes of the base are not noticed; the header cannot be written: the
+ * open fails.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -36,22 +37,38 @@ static int base_refuse(struct qcow2_open *p, const char *was, const char *is, co
 			    utf8_fit(was, 50), was, utf8_fit(is, 50), is, token);
 }
 
+/*
+ * False: nothing is noted, and nothing is known. Where only the note is there, the base may be
+ * another one: what is known of it is its size, in the words of backends/http.
+ */
+static bool base_look(const struct qcow2_open *p, struct qcow2_base_note *ret_now)
+{
+	const struct backend_device *base = qcow2_child(p->d->device, (unsigned)p->d->backing_idx);
+	const struct qcow2_header *h = &p->d->header;
+	struct backend_version version;
+
+	backend_version(base, &version);
+	if (version.kind != BACKEND_VERSION_LASTING) {
+		if (!qcow2_base_note_is_of(&h->base_note, h->backing_name))
+			return false;
+		snprintf(version.found, sizeof(version.found), "size %llu",
+			 (unsigned long long)backend_size(base));
+	}
+	qcow2_base_note_init(ret_now, h->backing_name, version.found);
+	return true;
+}
+
 int qcow2_base_judge(struct qcow2_open *p)
 {
 	const struct qcow2_config *config = p->d->device->config;
 	const struct qcow2_header *h = &p->d->header;
 	const struct qcow2_base_note *noted = &h->base_note;
 	char token[BASE_TOKEN_BYTES], shown[BACKEND_VERSION_BYTES];
-	struct backend_version version;
 	struct qcow2_base_note now;
 
-	if (p->d->backing_idx < 0)
+	if (p->d->backing_idx < 0 || !base_look(p, &now))
 		return 0;
-	backend_version(qcow2_child(p->d->device, (unsigned)p->d->backing_idx), &version);
-	if (version.kind != BACKEND_VERSION_LASTING)
-		return 0;
-	qcow2_base_note_init(&now, h->backing_name, version.found);
-	if (noted->version[0] && noted->name_hash == now.name_hash &&
+	if (qcow2_base_note_is_of(noted, h->backing_name) &&
 	    strcmp(noted->version, now.version) != 0) {
 		base_token(now.version, token);
 		printable(shown, sizeof(shown), noted->version, strlen(noted->version));

@@ -147,6 +147,9 @@ static void call_on_good(struct s3_disk_call *call)
 	counter_add(&c->sent_bytes, call->body_bytes);
 	histogram_record(&c->answer, c->reactor->now_ns - call->sent_ns);
 	memcpy(call->etag, call->transfer.answer.etag, sizeof(call->etag));
+	/* It is to be sent back. */
+	if (http_validator_is_hash(call->etag))
+		call->etag[0] = '\0';
 	call_end(call, 0);
 }
 

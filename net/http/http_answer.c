@@ -2,10 +2,12 @@
 #include "net/http/http_answer.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "base/util.h"
 
 /* Larger numbers are this one: who waits has a bound of its own (net_outage_grant_ns). */
@@ -80,14 +82,29 @@ static int answer_text(char *to, size_t to_bytes, const char *at, const char *en
 	return 0;
 }
 
+/* One that does not fit tells versions apart all the same. */
+static int answer_validator(char *to, size_t to_bytes, const char *at, const char *end)
+{
+	uint64_t hash = HASH_START;
+
+	answer_text(to, to_bytes, at, end);
+	if (to[0] || at == end)
+		return 0;
+	for (const char *p = at; p < end; p++)
+		hash = hash_byte(hash, (uint8_t)*p);
+	snprintf(to, to_bytes, "#%016llx of %zu bytes", (unsigned long long)hash,
+		 (size_t)(end - at));
+	return 0;
+}
+
 static int answer_etag(struct http_answer *a, const char *at, const char *end)
 {
-	return answer_text(a->etag, sizeof(a->etag), at, end);
+	return answer_validator(a->etag, sizeof(a->etag), at, end);
 }
 
 static int answer_modified(struct http_answer *a, const char *at, const char *end)
 {
-	return answer_text(a->last_modified, sizeof(a->last_modified), at, end);
+	return answer_validator(a->last_modified, sizeof(a->last_modified), at, end);
 }
 
 static int answer_bucket_region(struct http_answer *a, const char *at, const char *end)
@@ -211,6 +228,11 @@ int http_answer_line(struct http_answer *a, const char *line, size_t bytes, int6
 	while (at < end && (*at == ' ' || *at == '\t'))
 		at++;
 	return answer_field(a, line, (size_t)(colon - line), at, end, now_s);
+}
+
+bool http_validator_is_hash(const char *validator)
+{
+	return validator[0] == '#';
 }
 
 bool http_etag_is_strong(const char *etag)

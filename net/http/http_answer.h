@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Longer ones are as if they were not there. */
+/* An ETag or date that is longer is kept as its hash: http_validator_is_hash. */
 #define HTTP_ETAG_BYTES 200
 #define HTTP_DATE_BYTES 40
 #define HTTP_REGION_BYTES 64
@@ -40,6 +40,9 @@ void http_answer_begin(struct http_answer *a);
  * by another one. now_s: time(2). Returns 0, or -EPROTO: a number in it is none.
  */
 int http_answer_line(struct http_answer *a, const char *line, size_t bytes, int64_t now_s);
+
+/* A validator (an ETag or a date) that can be compared with another answer's, but not sent. */
+bool http_validator_is_hash(const char *validator);
 
 /* RFC 9110, 8.8.3.2: only a strong one may be asked for by If-Match. */
 bool http_etag_is_strong(const char *etag);

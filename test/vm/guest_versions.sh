@@ -143,7 +143,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         letter = open(sys.argv[1]).read()
         body = letter.encode() * (last - first + 1)
         self.send_response(206)
-        for name, value in (("ETag", f'"{letter}"'), ("Content-Range", f"bytes {first}-{last}/1048576"), ("Content-Length", len(body))):
+        # A small letter: it says no version. A digit: an ETag that is long.
+        if not letter.islower():
+            self.send_header("ETag", f'"{letter.rjust(300, "x") if letter.isdigit() else letter}"')
+        for name, value in (("Content-Range", f"bytes {first}-{last}/1048576"), ("Content-Length", len(body))):
             self.send_header(name, str(value))
         self.end_headers()
         self.wfile.write(body)
@@ -194,6 +197,23 @@ object D
 ok "the machine dies, and the base changes" eval 'object B; start over over && dies && object D'
 ok "over: it is refused" refused over over 'backing. has changed'
 ok "over: it ends" end_server
+object b
+ok "over: a server that says no version any more is refused" refused over over 'ETag "B" 1048576, not size 1048576.*accept_base: [0-9a-f]{16}'
+ok "over: it ends" end_server
+overlay long "$web"
+object 1
+ok "long: an overlay over an object with a long ETag" eval 'start long long && wait_for 60 are_live web && reads long 1 && reads web 1 && end_server'
+object 2
+ok "long: over another one it is refused" refused long long 'backing. has changed'
+ok "long: a cache of the object has no old byte" eval 'wait_for 60 are_live web && reads web 2'
+ok "long: it ends" end_server
+ok "an image between that nobody of ours writes" qemu-img create -q -f qcow2 /mnt/ram/mid.qcow2 1M
+overlay chain "{type: qcow2, data: {type: file, path: /mnt/ram/mid.qcow2}, backing: $web}"
+object A
+ok "chain: an overlay over it, over A" eval 'start chain chain && fill chain X 64 && reads chain A && end_server'
+object B
+ok "chain: over another base it is refused" refused chain chain 'backing. has changed'
+ok "chain: it ends" end_server
 kill $web_pid
 ok "no keeper is left" wait_for 10 no_keeper
 finish

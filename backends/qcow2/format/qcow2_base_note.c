@@ -38,6 +38,11 @@ void qcow2_base_note_init(struct qcow2_base_note *note, const char *backing_name
 	snprintf(note->version, sizeof(note->version), "%s", version);
 }
 
+bool qcow2_base_note_is_of(const struct qcow2_base_note *note, const char *backing_name)
+{
+	return note->version[0] && note->name_hash == hash_text(HASH_START, backing_name);
+}
+
 bool qcow2_base_note_read(struct qcow2_base_note *ret_note, const uint8_t *data, uint32_t bytes)
 {
 	memset(ret_note, 0, sizeof(*ret_note));

@@ -23,6 +23,8 @@ struct qcow2_base_note {
 
 void qcow2_base_note_init(struct qcow2_base_note *note, const char *backing_name,
 			  const char *version);
+/* Whether it says a version of the base that has this name in the header. */
+bool qcow2_base_note_is_of(const struct qcow2_base_note *note, const char *backing_name);
 /* False: it is whole and of another version of ublkd, which may have put more into it. */
 bool qcow2_base_note_read(struct qcow2_base_note *ret_note, const uint8_t *data, uint32_t bytes);
 

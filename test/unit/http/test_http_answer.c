@@ -142,10 +142,9 @@ static void test_retry_after(void **state)
 	assert_int_equal(retry_after_s(""), 0);
 }
 
-/* Of unknown size, of a range that could not be; of what is too long nothing is kept. */
+/* Of unknown size, of a range that could not be. */
 static void test_odd(void **state)
 {
-	char line[HTTP_ETAG_BYTES + 20];
 	struct http_answer a;
 
 	(void)state;
@@ -155,19 +154,58 @@ static void test_odd(void **state)
 	assert_int_equal(read_lines(&a, "HTTP/1.1 416 x\nContent-Range: bytes */100\nno header\n"),
 			 0);
 	assert_false(a.has_range);
-	memset(line, 'x', sizeof(line));
-	memcpy(line, "ETag: ", 6);
-	assert_int_equal(http_answer_line(&a, line, sizeof(line), NOW_S), 0);
-	assert_string_equal(a.etag, "");
 	assert_int_equal(read_lines(&a, "Content-Encoding: gzip\n"), 0);
 	assert_true(a.is_encoded);
 	assert_int_equal(read_lines(&a, "Content-Encoding: Identity\n"), 0);
 	assert_false(a.is_encoded);
 }
 
+/* An ETag of so many letters between its quotes, the last one is given. */
+static void read_etag(struct http_answer *a, size_t letters, char last)
+{
+	static char line[1000];
+
+	memset(line, 'x', sizeof(line));
+	memcpy(line, "ETag: \"", 7);
+	line[7 + letters - 1] = last;
+	line[7 + letters] = '"';
+	http_answer_begin(a);
+	assert_int_equal(http_answer_line(a, line, 8 + letters, NOW_S), 0);
+}
+
+/* One that is too long to be kept is not sent back, and told apart from others. */
+static void test_long(void **state)
+{
+	static const char date[] =
+		"Last-Modified: Wednesday, the 25th of November 2026 12:00:00 GMT";
+	struct http_answer a, b;
+
+	(void)state;
+	read_etag(&a, HTTP_ETAG_BYTES - 3, 'a');
+	assert_int_equal(strlen(a.etag), HTTP_ETAG_BYTES - 1);
+	assert_true(http_etag_is_strong(a.etag) && !http_validator_is_hash(a.etag));
+	for (size_t letters = HTTP_ETAG_BYTES - 2; letters < 900; letters += 97) {
+		read_etag(&a, letters, 'a');
+		assert_true(http_validator_is_hash(a.etag) && !http_etag_is_strong(a.etag));
+		read_etag(&b, letters, 'b');
+		assert_string_not_equal(a.etag, b.etag);
+		read_etag(&b, letters + 1, 'a');
+		assert_string_not_equal(a.etag, b.etag);
+		read_etag(&b, letters, 'a');
+		assert_string_equal(a.etag, b.etag);
+	}
+	http_answer_begin(&a);
+	assert_int_equal(http_answer_line(&a, date, sizeof(date) - 1, NOW_S), 0);
+	assert_true(http_validator_is_hash(a.last_modified));
+	http_answer_begin(&a);
+	assert_int_equal(http_answer_line(&a, "ETag:", 5, NOW_S), 0);
+	assert_string_equal(a.etag, "");
+}
+
 static void test_strong(void **state)
 {
 	(void)state;
+	assert_false(http_etag_is_strong("#0123456789abcdef of 200 bytes"));
 	assert_true(http_etag_is_strong("\"\""));
 	assert_true(http_etag_is_strong("\"a\""));
 	assert_false(http_etag_is_strong("W/\"a\""));
@@ -182,7 +220,7 @@ int main(void)
 		cmocka_unit_test(test_whole),	cmocka_unit_test(test_informational),
 		cmocka_unit_test(test_refused), cmocka_unit_test(test_retry_after),
 		cmocka_unit_test(test_date),	cmocka_unit_test(test_odd),
-		cmocka_unit_test(test_strong),
+		cmocka_unit_test(test_strong),	cmocka_unit_test(test_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

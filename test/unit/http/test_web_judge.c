@@ -115,6 +115,35 @@ static void test_first(void **state)
 	}
 }
 
+static void test_version_words(void **state)
+{
+	static const struct {
+		struct web_version version;
+		const char *words;
+	} cases[] = {
+		{ { 7, "\"v1\"", "Mon, 01 Jun 2026 00:00:00 GMT" }, "ETag \"v1\" 7" },
+		{ { 7, "", "Mon, 01 Jun 2026 00:00:00 GMT" },
+		  "of Mon, 01 Jun 2026 00:00:00 GMT 7" },
+		{ { 7, "", "" }, "size 7" },
+		{ { UINT64_MAX, "", "" }, "size 18446744073709551615" },
+	};
+	char words[96], other[96];
+	struct web_version long_one = { UINT64_MAX, "", "" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		web_version_words(&cases[i].version, words, sizeof(words));
+		assert_string_equal(words, cases[i].words);
+	}
+	/* What is shown cut has all of it in its hash, and its size. */
+	memset(long_one.etag, 'x', sizeof(long_one.etag) - 1);
+	web_version_words(&long_one, words, sizeof(words));
+	long_one.etag[sizeof(long_one.etag) - 2] = 'y';
+	web_version_words(&long_one, other, sizeof(other));
+	assert_string_not_equal(words, other);
+	assert_non_null(strstr(words, " 18446744073709551615"));
+}
+
 static void test_urls(void **state)
 {
 	static const struct {
@@ -161,9 +190,8 @@ static void test_same_server(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),
-		cmocka_unit_test(test_first),
-		cmocka_unit_test(test_urls),
+		cmocka_unit_test(test_answers),	      cmocka_unit_test(test_first),
+		cmocka_unit_test(test_version_words), cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_same_server),
 	};
 

@@ -142,6 +142,8 @@ static void test_kept_by_qemu(void **state)
 	/* ... and is about the name of before. */
 	assert_true(h.base_note.name_hash != note_of("other.raw", "x").name_hash);
 	assert_true(h.base_note.name_hash == note_of("back.raw", "x").name_hash);
+	assert_true(qcow2_base_note_is_of(&h.base_note, "back.raw"));
+	assert_false(qcow2_base_note_is_of(&h.base_note, "other.raw"));
 }
 
 /* ---- power is cut ---- */
@@ -272,6 +274,7 @@ static void test_lies(void **state)
 		data[i] ^= 1;
 		assert_true(qcow2_base_note_read(&read, data, 112));
 		assert_string_equal(read.version, "");
+		assert_false(qcow2_base_note_is_of(&read, "back.raw"));
 		data[i] ^= 1;
 	}
 	/* Of a later version. */

@@ -96,6 +96,35 @@ static void test_joined(void **state)
 	assert_int_equal(v.kind, BACKEND_VERSION_NONE);
 }
 
+/* A part that has none does not hide the others'. */
+static void test_joined_in_part(void **state)
+{
+	struct backend_device child[2] = { { .ops = &leaf_backend }, { .ops = &backend_null } };
+	struct backend_device device = { .ops = backend_find("stripe"), .child = child };
+	struct backend_version v, again;
+
+	(void)state;
+	child[0].sibling = &child[1];
+	leaf = (struct backend_version){ BACKEND_VERSION_LASTING, "v1", "" };
+	backend_version(&device, &v);
+	assert_int_equal(v.kind, BACKEND_VERSION_LASTING);
+	strcpy(leaf.found, "v2");
+	backend_version(&device, &again);
+	assert_string_not_equal(v.found, again.found);
+	/* Which part it is of counts. */
+	child[0].ops = &backend_null;
+	child[1].ops = &leaf_backend;
+	backend_version(&device, &v);
+	assert_string_not_equal(v.found, again.found);
+	/* It changes by what is written through us. */
+	strcpy(leaf.ours, "mine.");
+	backend_version(&device, &v);
+	assert_int_equal(v.kind, BACKEND_VERSION_NONE);
+	child[1].ops = &backend_null;
+	backend_version(&device, &v);
+	assert_int_equal(v.kind, BACKEND_VERSION_NONE);
+}
+
 static void test_now(void **state)
 {
 	struct backend_device below = { .ops = &leaf_backend };
@@ -161,7 +190,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_passed_on), cmocka_unit_test(test_joined),
 		cmocka_unit_test(test_now),	  cmocka_unit_test(test_leaves),
-		cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_moved),	  cmocka_unit_test(test_joined_in_part),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
