@@ -24,8 +24,8 @@
  * A write is complete when an object with its bytes is stored: the object is read, unless all of it
  * is written or it is in memory still, changed, and stored by another name. Writes to an object
  * that is being stored wait; then they are stored together. FLUSH writes into the manifest what
- *must be found by the next writer, on the condition that the lease is ours still. Reads of what is
- *not in memory are GETs of ranges.
+ * must be found by the next writer, on the condition that the lease is ours still. Reads of what is
+ * not in memory are GETs of ranges.
  */
 #ifndef BACKENDS_S3_DISK_S3_DISK_H
 #define BACKENDS_S3_DISK_S3_DISK_H
