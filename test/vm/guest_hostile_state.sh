@@ -371,12 +371,6 @@ third() {
 		second_says '^hid +live'
 }
 ok "two daemons of one socket: the second does not start" third
-# Who has it open when it is removed by force keeps the id: the next one waits for it a moment.
-leaving() {
-	{ sleep 0.5; } </dev/ublkb1 &
-	second del --force hid && reload_second '^hid +live'
-}
-ok "an id that is about to be free is waited for" leaving
 ok "it ends" eval 'kill $second_pid && wait $second_pid'
 
 finish

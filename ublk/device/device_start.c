@@ -26,7 +26,6 @@
 #include "ublk/disk_node.h"
 #include "ublk/partition_scan.h"
 
-#define ID_LEAVES_NS (2 * NS_PER_SEC)
 #define NODE_RETRY_NS (2 * NS_PER_MS)
 #define NODE_DEADLINE_NS (10 * NS_PER_SEC)
 
@@ -410,39 +409,10 @@ static int told_added(struct device *d)
 	return -ECANCELED;
 }
 
-/*
- * The id is taken, and its node is gone: the driver frees it when the last who has the device open
- * lets go of it (ublk_cdev_rel), which its server did not wait for.
- */
-static bool id_is_leaving(const struct device *d)
-{
-	char path[32];
-
-	snprintf(path, sizeof(path), "/dev/ublkc%u", d->info.dev_id);
-	return access(path, F_OK) < 0 && errno == ENOENT &&
-	       d->host->ctl->reactor->now_ns < d->retry_until_ns;
-}
-
-static void send_add(struct device *d);
-
-static void try_add(struct timer *timer)
-{
-	struct device *d = container_of(timer, struct device, retry);
-
-	if (!device_turned_back(d))
-		send_add(d);
-}
-
 static void add_done(struct ctl_cmd *cmd, int res)
 {
 	struct device *d = container_of(cmd, struct device, cmd);
-	struct reactor *home = d->host->ctl->reactor;
 
-	if (res == -EEXIST && id_is_leaving(d)) {
-		timer_init(&d->retry, try_add);
-		reactor_timer_arm(home, &d->retry, home->now_ns + NODE_RETRY_NS);
-		return;
-	}
 	if (res < 0) {
 		d->id_taken = res == -EEXIST;
 		device_fail_cmd(d, cmd, res);
@@ -466,7 +436,7 @@ static void add_done(struct ctl_cmd *cmd, int res)
 		set_params(d);
 }
 
-static void send_add(struct device *d)
+void device_go_up(struct device *d)
 {
 	d->info = (struct ublksrv_ctrl_dev_info){
 		.nr_hw_queues = (uint16_t)d->spec.queues,
@@ -478,12 +448,6 @@ static void send_add(struct device *d)
 			 (d->host->ctl->features & UBLK_F_UPDATE_SIZE),
 		.ublksrv_flags = d->spec.mark,
 	};
-	device_send(d, UBLK_U_CMD_ADD_DEV, &d->info, sizeof(d->info), add_done);
-}
-
-void device_go_up(struct device *d)
-{
 	device_set_state(d, DEVICE_ADDING);
-	d->retry_until_ns = d->host->ctl->reactor->now_ns + ID_LEAVES_NS;
-	send_add(d);
+	device_send(d, UBLK_U_CMD_ADD_DEV, &d->info, sizeof(d->info), add_done);
 }
