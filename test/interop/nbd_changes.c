@@ -141,7 +141,8 @@ static void check_one_queue_at_most(struct fault_case *c, const void *arg)
 
 static void listen_tcp(struct fault_case *c, const char *host, char ret_uri[static TCP_URI_BYTES])
 {
-	unsigned port = 20000 + (unsigned)getpid() % 20000;
+	/* Below those that the kernel gives to clients (ip_local_port_range). */
+	unsigned port = 20000 + (unsigned)getpid() % 12000;
 
 	nbd_peer_tell(&c->peer, "listen %s:%u", host, port);
 	snprintf(ret_uri, TCP_URI_BYTES, "nbd://%s:%u", host, port);
