@@ -114,6 +114,25 @@ int uri_decode_socket(const struct uri_reader *r, struct uri_part from, const ch
 	return 0;
 }
 
+int uri_escape(const char *from, size_t bytes, const char *plain, char *to, size_t to_bytes)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned char c = (unsigned char)from[i];
+
+		if (n + 4 >= to_bytes)
+			return -ENAMETOOLONG;
+		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+		    (c && strchr(plain, c)))
+			to[n++] = (char)c;
+		else
+			n += (size_t)snprintf(to + n, 4, "%%%02X", c);
+	}
+	to[n] = '\0';
+	return (int)n;
+}
+
 int uri_read_scheme(struct uri_reader *r, const char *example, struct uri_part *ret_scheme)
 {
 	*ret_scheme = uri_split(r, ":");

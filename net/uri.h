@@ -57,6 +57,13 @@ int uri_decode(const struct uri_reader *r, struct uri_part from, const char *wha
 int uri_decode_socket(const struct uri_reader *r, struct uri_part from, const char *what,
 		      struct net_host *server);
 
+/*
+ * The other way: all but ASCII letters, digits and the bytes of plain becomes %XX. Returns how many
+ * bytes stand in `to`, which is terminated, or -ENAMETOOLONG: an escape may need 4 bytes and one to
+ * spare.
+ */
+int uri_escape(const char *from, size_t bytes, const char *plain, char *to, size_t to_bytes);
+
 /* The scheme and "://". Words where there is none: "expected a URI such as `example`". */
 int uri_read_scheme(struct uri_reader *r, const char *example, struct uri_part *ret_scheme);
 

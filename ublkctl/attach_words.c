@@ -7,14 +7,15 @@
  */
 #include "ublkctl/attach_words.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/util.h"
+#include "net/uri.h"
 
 /* More than a name takes: a letter has up to 4 bytes. */
 #define DECODED_BYTES (4u * (SETTINGS_NAME_MAX + 2))
@@ -156,27 +157,23 @@ static const char *relative_socket(const char *uri, bool *ret_is_qemu)
 
 int attach_absolute_socket(const char *uri, const char *folder, char *to, size_t bytes)
 {
-	static const char safe[] = "-._~/";
 	bool is_qemu;
 	const char *socket = relative_socket(uri, &is_qemu);
-	size_t len = socket ? (size_t)(socket - uri) : 0;
-	char piece[4];
+	char escaped[3 * PATH_MAX + 5];
+	int n;
 
 	if (!socket)
 		return (size_t)snprintf(to, bytes, "%s", uri) < bytes ? 0 : -ENAMETOOLONG;
-	if (len >= bytes)
-		return -ENAMETOOLONG;
-	memcpy(to, uri, len);
-	for (const char *c = strcmp(folder, "/") == 0 ? "" : folder; *c; c++) {
-		bool stays = is_qemu || isalnum((unsigned char)*c) || strchr(safe, *c);
-
-		snprintf(piece, sizeof(piece), stays ? "%c" : "%%%02X", (unsigned char)*c);
-		if (len + strlen(piece) >= bytes)
-			return -ENAMETOOLONG;
-		len += (size_t)snprintf(to + len, bytes - len, "%s", piece);
+	if (strcmp(folder, "/") == 0)
+		folder = "";
+	if (!is_qemu) {
+		n = uri_escape(folder, strlen(folder), "-._~/", escaped, sizeof(escaped));
+		if (n < 0)
+			return n;
+		folder = escaped;
 	}
-	len += (size_t)snprintf(to + len, bytes - len, "/%s", socket);
-	return len < bytes ? 0 : -ENAMETOOLONG;
+	n = snprintf(to, bytes, "%.*s%s/%s", (int)(socket - uri), uri, folder, socket);
+	return (size_t)n < bytes ? 0 : -ENAMETOOLONG;
 }
 
 /* ---- names ---- */

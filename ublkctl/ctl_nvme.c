@@ -22,6 +22,7 @@
 #include "base/util.h"
 #include "ublkctl/client.h"
 #include "daemon/wire/json_words.h"
+#include "net/uri.h"
 #include "ublkctl/ctl_print.h"
 #include "ublkctl/print/say.h"
 #include "ublkctl/print/table.h"
@@ -163,19 +164,12 @@ static void print_discovery_error(const struct discovery *d, int err)
 
 /* ---- URIs ---- */
 
-/* All but letters, digits and what is plain to each shell becomes %XX. */
+/* Plain to each shell; the buffer has room for three times the text. */
 static char *add_encoded(char *at, const char *text)
 {
-	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-				    "0123456789-._:";
+	size_t bytes = strlen(text);
 
-	for (; *text; text++)
-		if (strchr(plain, *text))
-			*at++ = *text;
-		else
-			at += sprintf(at, "%%%02X", (unsigned char)*text);
-	*at = '\0';
-	return at;
+	return at + uri_escape(text, bytes, "-._:", at, 3 * bytes + 5);
 }
 
 /* Only an NQN of ASCII that came as it was: without the escapes and the "..." of printable. */

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/assert.h"
+#include "net/uri.h"
+
 #define LETTERS "abcdefghijklmnopqrstuvwxyz"
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
@@ -104,16 +107,10 @@ bool s3_endpoint_has_name(const struct web_url *endpoint)
 
 size_t s3_key_escape(const char *key, char *to, size_t to_bytes)
 {
-	size_t n = 0;
+	int n = uri_escape(key, strlen(key), "-._~/", to, to_bytes);
 
-	for (const char *at = key; *at && n + 4 < to_bytes; at++) {
-		if (strchr(LETTERS CAPITALS DIGITS "-._~/", *at))
-			to[n++] = *at;
-		else
-			n += (size_t)snprintf(to + n, to_bytes - n, "%%%02X", (unsigned char)*at);
-	}
-	to[n] = '\0';
-	return n;
+	ASSERT(n >= 0);
+	return (size_t)n;
 }
 
 int s3_target_url(const struct s3_target *t, const struct web_url *endpoint, bool is_path,

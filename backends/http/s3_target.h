@@ -38,8 +38,8 @@ bool s3_bucket_is_label(const char *bucket);
 bool s3_endpoint_has_name(const struct web_url *endpoint);
 
 /*
- * As a part of an URL (RFC 3986, 2.3); slashes stay, as S3's signatures want it. Cuts what does not
- * fit. Returns the bytes of the text.
+ * As a part of an URL (RFC 3986, 2.3); slashes stay, as S3's signatures want it. There is room for
+ * it (uri_escape). Returns the bytes of the text.
  */
 size_t s3_key_escape(const char *key, char *to, size_t to_bytes);
 

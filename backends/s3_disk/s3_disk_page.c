@@ -19,6 +19,7 @@
 #include "backends/http/s3_xml.h"
 #include "base/printable.h"
 #include "base/util.h"
+#include "net/uri.h"
 
 #define KEY_BYTES (3 * 1200u)
 #define SHOWN_BYTES 100u
@@ -73,21 +74,7 @@ static bool unescape(const char *from, size_t bytes, char *to, size_t to_bytes)
 
 bool s3_disk_escape(const char *from, size_t bytes, char *to, size_t to_bytes)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < bytes; i++) {
-		unsigned char c = (unsigned char)from[i];
-
-		if (n + 4 >= to_bytes)
-			return false;
-		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-		    c == '-' || c == '.' || c == '_' || c == '~')
-			to[n++] = (char)c;
-		else
-			n += (size_t)snprintf(to + n, 4, "%%%02X", c);
-	}
-	to[n] = '\0';
-	return true;
+	return uri_escape(from, bytes, "-._~", to, to_bytes) >= 0;
 }
 
 /* ---- elements ---- */
