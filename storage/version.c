@@ -39,6 +39,11 @@ int backend_version_now(const struct backend_device *device, char words[BACKEND_
 	return node->ops->version->now(node, words);
 }
 
+void backend_version_of_size(uint64_t size_bytes, char words[BACKEND_VERSION_BYTES])
+{
+	snprintf(words, BACKEND_VERSION_BYTES, "size %llu", (unsigned long long)size_bytes);
+}
+
 void backend_version_join(const struct backend_device *device, struct backend_version *ret_version)
 {
 	uint64_t hash = hash_text(HASH_START, device->ops->name);

@@ -52,6 +52,9 @@ void backend_version(const struct backend_device *device, struct backend_version
 /* The same, of kind NOW. Any thread; may block. -EOPNOTSUPP: it is of another kind. */
 int backend_version_now(const struct backend_device *device, char words[BACKEND_VERSION_BYTES]);
 
+/* All that is known of storage that says no version: its size. */
+void backend_version_of_size(uint64_t size_bytes, char words[BACKEND_VERSION_BYTES]);
+
 /*
  * Of a node that only reads its children, and whose content follows from theirs: LASTING of those
  * that have one. What the others have is left out: that it changes is not noticed. NONE when none

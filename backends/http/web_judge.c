@@ -150,14 +150,13 @@ enum web_verdict web_judge_first(const struct http_answer *answer, struct web_ve
 	return WEB_GOOD;
 }
 
-void web_version_words(const struct web_version *version, char *words, size_t words_bytes)
+void web_version_words(const struct web_version *version, char words[BACKEND_VERSION_BYTES])
 {
 	const char *said = version->etag[0] ? version->etag : version->last_modified;
-	unsigned long long size_bytes = version->size_bytes;
 	char shown[48], hash[24] = "";
 
 	if (!said[0]) {
-		snprintf(words, words_bytes, "size %llu", size_bytes);
+		backend_version_of_size(version->size_bytes, words);
 		return;
 	}
 	printable(shown, sizeof(shown), said, strlen(said));
@@ -165,8 +164,8 @@ void web_version_words(const struct web_version *version, char *words, size_t wo
 	if (strcmp(shown, said) != 0)
 		snprintf(hash, sizeof(hash), " #%016llx",
 			 (unsigned long long)hash_text(HASH_START, said));
-	snprintf(words, words_bytes, "%s %s%s %llu", version->etag[0] ? "ETag" : "of", shown, hash,
-		 size_bytes);
+	snprintf(words, BACKEND_VERSION_BYTES, "%s %s%s %llu", version->etag[0] ? "ETag" : "of",
+		 shown, hash, (unsigned long long)version->size_bytes);
 }
 
 void web_excuse_begin(struct web_excuse *excuse)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "net/http/http_answer.h"
+#include "storage/version.h"
 
 /* What an object was when the device was opened. */
 struct web_version {
@@ -19,10 +20,9 @@ struct web_version {
 };
 
 /*
- * The version in printable words, for storage/version.h, whose room is enough for them. Of a server
- * that says neither ETag nor date it is the size.
+ * The version in printable words. Of a server that says neither ETag nor date it is the size.
  */
-void web_version_words(const struct web_version *version, char *words, size_t words_bytes);
+void web_version_words(const struct web_version *version, char words[BACKEND_VERSION_BYTES]);
 
 /*
  * An answer that is not good may say so at some length, which is read for the connection to be used

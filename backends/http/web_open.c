@@ -272,7 +272,7 @@ static void web_version_found(const struct backend_device *device, struct backen
 	const struct web_device *d = device->priv;
 
 	ret->kind = BACKEND_VERSION_LASTING;
-	web_version_words(&d->version, ret->found, sizeof(ret->found));
+	web_version_words(&d->version, ret->found);
 }
 
 const struct backend_version_ops web_version_ops = { .found = web_version_found };

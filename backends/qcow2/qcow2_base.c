@@ -39,7 +39,7 @@ static int base_refuse(struct qcow2_open *p, const char *was, const char *is, co
 
 /*
  * False: nothing is noted, and nothing is known. Where only the note is there, the base may be
- * another one: what is known of it is its size, in the words of backends/http.
+ * another one: what is known of it is its size.
  */
 static bool base_look(const struct qcow2_open *p, struct qcow2_base_note *ret_now)
 {
@@ -51,8 +51,7 @@ static bool base_look(const struct qcow2_open *p, struct qcow2_base_note *ret_no
 	if (version.kind != BACKEND_VERSION_LASTING) {
 		if (!qcow2_base_note_is_of(&h->base_note, h->backing_name))
 			return false;
-		snprintf(version.found, sizeof(version.found), "size %llu",
-			 (unsigned long long)backend_size(base));
+		backend_version_of_size(backend_size(base), version.found);
 	}
 	qcow2_base_note_init(ret_now, h->backing_name, version.found);
 	return true;

@@ -48,10 +48,8 @@
 
 static uint64_t hash_of(const uint8_t *bytes, uint64_t nr)
 {
-	uint64_t hash = HASH_START;
+	uint64_t hash = hash_bytes(HASH_START, bytes, nr);
 
-	for (uint64_t i = 0; i < nr; i++)
-		hash = hash_byte(hash, bytes[i]);
 	return hash ? hash : 1;
 }
 

@@ -85,15 +85,13 @@ static int answer_text(char *to, size_t to_bytes, const char *at, const char *en
 /* One that does not fit tells versions apart all the same. */
 static int answer_validator(char *to, size_t to_bytes, const char *at, const char *end)
 {
-	uint64_t hash = HASH_START;
+	size_t bytes = (size_t)(end - at);
 
 	answer_text(to, to_bytes, at, end);
-	if (to[0] || at == end)
+	if (to[0] || bytes == 0)
 		return 0;
-	for (const char *p = at; p < end; p++)
-		hash = hash_byte(hash, (uint8_t)*p);
-	snprintf(to, to_bytes, "#%016llx of %zu bytes", (unsigned long long)hash,
-		 (size_t)(end - at));
+	snprintf(to, to_bytes, "#%016llx of %zu bytes",
+		 (unsigned long long)hash_bytes(HASH_START, at, bytes), bytes);
 	return 0;
 }
 

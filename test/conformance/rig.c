@@ -300,6 +300,21 @@ int rig_open(struct rig *rig, const struct rig_params *params)
 	return ret;
 }
 
+int rig_open_disk(struct rig *rig, const char *type, const char *yaml,
+		  const int stored_fds[RIG_STORED_MAX])
+{
+	struct rig_params params = { .ops = backend_find(type),
+				     .name = "disk",
+				     .yaml = yaml,
+				     .block_bytes = 512,
+				     .queue_nr = 1,
+				     .depth = 4 };
+
+	if (stored_fds)
+		memcpy(params.stored_fds, stored_fds, sizeof(params.stored_fds));
+	return rig_open(rig, &params);
+}
+
 void rig_submit(struct rig *rig, struct rig_io *rio)
 {
 	struct rig_queue *q = container_of(rio - rio->io.tag, struct rig_queue, io[0]);

@@ -68,6 +68,9 @@ struct rig_params {
 
 /* Returns 0, or -errno with rig->error; then there is nothing to close. */
 int rig_open(struct rig *rig, const struct rig_params *params);
+/* The same of a device "disk" with blocks of 512 and one queue of four. stored_fds: NULL: none. */
+int rig_open_disk(struct rig *rig, const char *type, const char *yaml,
+		  const int stored_fds[RIG_STORED_MAX]);
 /* The two halves, for those that open queues by themselves. */
 int rig_open_device(struct rig *rig, const struct rig_params *params);
 int rig_open_queues(struct rig *rig);

@@ -75,18 +75,12 @@ static struct rig rig;
 static int open_over(const char *backing, const char *accept)
 {
 	static char yaml[1024];
-	struct rig_params params = { .ops = backend_find("qcow2"),
-				     .name = "disk",
-				     .yaml = yaml,
-				     .block_bytes = 512,
-				     .queue_nr = 1,
-				     .depth = 4 };
 
 	snprintf(yaml, sizeof(yaml),
 		 "type: qcow2\ncreate: true\n%s%s%sdata: {type: file, path: %s/top, create: "
 		 "true}\nbacking: %s\n",
 		 accept[0] ? "accept_base: " : "", accept, accept[0] ? "\n" : "", folder, backing);
-	return rig_open(&rig, &params);
+	return rig_open_disk(&rig, "qcow2", yaml, NULL);
 }
 
 static void expect_live(const char *backing, const char *accept)

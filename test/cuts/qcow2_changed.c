@@ -36,19 +36,12 @@ static int left[RIG_STORED_MAX]; /* what the fd store would have */
 static int open_next(void)
 {
 	static char yaml[256];
-	struct rig_params params = { .ops = backend_find("qcow2"),
-				     .name = "disk",
-				     .yaml = yaml,
-				     .block_bytes = 512,
-				     .queue_nr = 1,
-				     .depth = 4 };
 
 	snprintf(yaml, sizeof(yaml),
 		 "type: qcow2\ncreate: true\nsize: 8MiB\ndata: {type: file, path: %s, create: "
 		 "true}\n",
 		 path);
-	memcpy(params.stored_fds, left, sizeof(left));
-	return rig_open(&rig, &params);
+	return rig_open_disk(&rig, "qcow2", yaml, left);
 }
 
 static void write_at(uint64_t at, int byte)

@@ -60,15 +60,7 @@ static void check_renewal_beside_flushes(struct fault_case *c, const void *arg)
 
 static void flush_all(struct fault_case *c)
 {
-	for (unsigned i = 0; i < CASE_DEPTH; i++) {
-		struct rig_io *rio = &c->rig.queue[0].io[i];
-
-		rio->done = NULL;
-		rio->io.op = BACKEND_FLUSH;
-		rio->io.flags = 0;
-		rio->io.offset_bytes = rio->io.length_bytes = 0;
-		rig_submit(&c->rig, rio);
-	}
+	case_submit_all(c, BACKEND_FLUSH, 0);
 	case_drain(c, 5000);
 	case_expect_all(c, 0);
 }

@@ -235,29 +235,31 @@ static const struct written all_written[] = {
 	{ "foreign", NONSENSE "it has a key that is none of this disk's: vm 1/a/o/00000002/README "
 			      "\\(5 bytes\\)" },
 	{ "other", NONSENSE "it has a key that was not asked for: other/vm 1/a/o/00000002/" },
+};
+
+/* Lists without all: after an orderly end, and after a FLUSH. */
+static const struct written all_short[] = {
 	{ "short", SHORT "5, the last d; stored were 8, the last f" },
 	{ "lastnotoken", SHORT "3, the last 5; stored were 8, the last f" },
 	{ "none", SHORT "0, the last 0; stored were 8, the last f" },
 };
 
-static const struct written all_flushed[] = {
-	{ "short", SHORT "5, the last d; stored were 8, the last f" },
-	{ "lastnotoken", SHORT "3, the last 5; stored were 8, the last f" },
-	{ "none", SHORT "0, the last 0; stored were 8, the last f" },
-};
-
-void s3_disk_lists_run(uint64_t seed)
+static void run_all(const char *what, const struct written *all, size_t nr, uint64_t seed,
+		    void (*check)(struct fault_case *c, const void *arg))
 {
 	char name[100];
 
-	for (size_t i = 0; i < ARRAY_SIZE(all_written); i++) {
-		snprintf(name, sizeof(name), "s3-disk list: %s", all_written[i].list);
-		fault_case_run(name, 60, seed, check_written, &all_written[i]);
+	for (size_t i = 0; i < nr; i++) {
+		snprintf(name, sizeof(name), "s3-disk %s: %s", what, all[i].list);
+		fault_case_run(name, 60, seed, check, &all[i]);
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(all_flushed); i++) {
-		snprintf(name, sizeof(name), "s3-disk flushed: %s", all_flushed[i].list);
-		fault_case_run(name, 60, seed, check_flushed, &all_flushed[i]);
-	}
+}
+
+void s3_disk_lists_run(uint64_t seed)
+{
+	run_all("list", all_written, ARRAY_SIZE(all_written), seed, check_written);
+	run_all("list", all_short, ARRAY_SIZE(all_short), seed, check_written);
+	run_all("flushed", all_short, ARRAY_SIZE(all_short), seed, check_flushed);
 	fault_case_run("s3-disk flushed: one more", 60, seed, check_flushed_again, NULL);
 	fault_case_run("s3-disk flushed: done late", 60, seed, check_flushed_late, NULL);
 	fault_case_run("s3-disk list: short after a crash", 60, seed, check_crashed, NULL);

@@ -13,12 +13,12 @@
 
 #include "base/util.h"
 #include "filters/cache/cache_store.h"
+#include "test/unit/filters/cache_store_file.h"
 
-#define INSTANCE 77ull
 #define UNITS 0xffffull
 
 static const struct cache_header header = { .generation = 7,
-					    .instance = INSTANCE,
+					    .instance = STORE_INSTANCE,
 					    .origin_bytes = MIB(16),
 					    .block_bytes = 65536,
 					    .slot_nr = 200,
@@ -26,38 +26,22 @@ static const struct cache_header header = { .generation = 7,
 					    .found = "v1",
 					    .ours = "me." };
 
-static char path[] = "/tmp/test_cache_store.XXXXXX", words[CACHE_STORE_WORDS_BYTES];
-static int file = -1;
-
-static void put(const void *from, size_t bytes, uint64_t at)
-{
-	assert_int_equal(pwrite(file, from, bytes, (off_t)at), bytes);
-}
-
-static void put_header(const struct cache_header *h, unsigned idx)
-{
-	uint8_t at[CACHE_PAGE_BYTES];
-
-	cache_header_write(h, at);
-	put(at, sizeof(at), idx * CACHE_PAGE_BYTES);
-}
+static char words[CACHE_STORE_WORDS_BYTES];
 
 static void put_page(uint32_t idx, uint64_t seq, struct cache_entry first)
 {
 	struct cache_page page = { .seq = seq, .entry = { [3] = first } };
-	uint8_t at[CACHE_PAGE_BYTES];
 
 	page.entry[5] = (struct cache_entry){ .block = 200 + idx, .valid = 1 };
-	cache_page_write(&page, at, INSTANCE, idx);
-	put(at, sizeof(at), cache_page_at(idx, seq));
+	store_put_page(&page, idx);
 }
 
 /* Two pages: block 1, half dirty; block 2, clean; an older page of the second says another. */
 static void make(void)
 {
-	assert_int_equal(ftruncate(file, 0), 0);
-	put_header(&header, 0);
-	put_header(&header, 1);
+	assert_int_equal(ftruncate(store_file, 0), 0);
+	store_put_header(&header, 0);
+	store_put_header(&header, 1);
 	put_page(0, 2, (struct cache_entry){ 1, UNITS, 0xff });
 	put_page(1, 1, (struct cache_entry){ 9, UNITS, UNITS });
 	put_page(1, 2, (struct cache_entry){ 2, UNITS, 0 });
@@ -75,7 +59,7 @@ static void see(void *arg, const struct cache_entry *entry)
 
 static void open_and_walk(struct cache_store *s, bool writes)
 {
-	assert_int_equal(cache_store_open(s, path, writes, words), 0);
+	assert_int_equal(cache_store_open(s, store_path, writes, words), 0);
 	nr = 0;
 	assert_int_equal(cache_store_walk(s, see, NULL), 0);
 }
@@ -115,7 +99,7 @@ static void test_accept(void **state)
 		assert_int_equal(seen[0].dirty, 0xff);
 		assert_string_equal(s.header.found, "");
 		assert_string_equal(s.header.ours, "");
-		assert_int_equal(s.header.instance, INSTANCE);
+		assert_int_equal(s.header.instance, STORE_INSTANCE);
 		assert_int_equal(s.header.generation, 8 + i);
 		cache_store_close(&s);
 	}
@@ -144,13 +128,13 @@ static void test_headers(void **state)
 
 	(void)state;
 	make();
-	put("x", 1, 100);
+	store_put("x", 1, 100);
 	open_and_walk(&s, false);
 	assert_string_equal(s.header.found, "v1");
 	cache_store_close(&s);
 	newer.generation++;
 	snprintf(newer.found, sizeof(newer.found), "v2");
-	put_header(&newer, 0);
+	store_put_header(&newer, 0);
 	open_and_walk(&s, false);
 	assert_string_equal(s.header.found, "v2");
 	cache_store_close(&s);
@@ -160,7 +144,7 @@ static void refused(int err, const char *part)
 {
 	struct cache_store s;
 
-	assert_int_equal(cache_store_open(&s, path, true, words), err);
+	assert_int_equal(cache_store_open(&s, store_path, true, words), err);
 	assert_non_null(strstr(words, part));
 	cache_store_close(&s);
 }
@@ -171,36 +155,22 @@ static void test_refused(void **state)
 	struct cache_store s;
 
 	(void)state;
-	assert_int_equal(ftruncate(file, 0), 0);
+	assert_int_equal(ftruncate(store_file, 0), 0);
 	refused(-EINVAL, "no store of a cache");
 	make();
-	put("x", 1, 100);
-	put("x", 1, CACHE_PAGE_BYTES + 100);
+	store_put("x", 1, 100);
+	store_put("x", 1, CACHE_PAGE_BYTES + 100);
 	refused(-EINVAL, "the sum of its header is wrong");
 	/* As the daemon has it. */
 	make();
-	assert_int_equal(fcntl(file, F_OFD_SETLK, &lock), 0);
+	assert_int_equal(fcntl(store_file, F_OFD_SETLK, &lock), 0);
 	refused(-EBUSY, "in use");
 	lock.l_type = F_UNLCK;
-	assert_int_equal(fcntl(file, F_OFD_SETLK, &lock), 0);
+	assert_int_equal(fcntl(store_file, F_OFD_SETLK, &lock), 0);
 	assert_int_equal(cache_store_open(&s, "/nonexistent", false, words), -ENOENT);
 	cache_store_close(&s);
 	assert_int_equal(cache_store_open(&s, "/dev/null", false, words), -EINVAL);
 	cache_store_close(&s);
-}
-
-static int make_file(void **state)
-{
-	(void)state;
-	file = mkstemp(path);
-	return file >= 0 ? 0 : -1;
-}
-
-static int remove_file(void **state)
-{
-	(void)state;
-	close(file);
-	return unlink(path);
 }
 
 int main(void)
@@ -211,5 +181,5 @@ int main(void)
 		cmocka_unit_test(test_refused),
 	};
 
-	return cmocka_run_group_tests(tests, make_file, remove_file);
+	return cmocka_run_group_tests(tests, store_make_file, store_remove_file);
 }

@@ -127,19 +127,19 @@ static void test_version_words(void **state)
 		{ { 7, "", "" }, "size 7" },
 		{ { UINT64_MAX, "", "" }, "size 18446744073709551615" },
 	};
-	char words[96], other[96];
+	char words[BACKEND_VERSION_BYTES], other[BACKEND_VERSION_BYTES];
 	struct web_version long_one = { UINT64_MAX, "", "" };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		web_version_words(&cases[i].version, words, sizeof(words));
+		web_version_words(&cases[i].version, words);
 		assert_string_equal(words, cases[i].words);
 	}
 	/* What is shown cut has all of it in its hash, and its size. */
 	memset(long_one.etag, 'x', sizeof(long_one.etag) - 1);
-	web_version_words(&long_one, words, sizeof(words));
+	web_version_words(&long_one, words);
 	long_one.etag[sizeof(long_one.etag) - 2] = 'y';
-	web_version_words(&long_one, other, sizeof(other));
+	web_version_words(&long_one, other);
 	assert_string_not_equal(words, other);
 	assert_non_null(strstr(words, " 18446744073709551615"));
 }

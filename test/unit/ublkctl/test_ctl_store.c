@@ -11,44 +11,33 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "filters/cache/cache_format.h"
+#include "test/unit/filters/cache_store_file.h"
 #include "ublkctl/ctl_commands.h"
 
-#define INSTANCE 77ull
-
-static char path[] = "/tmp/test_ctl_store.XXXXXX", printed[4096];
-static int file = -1;
-
-static void put(const void *from, size_t bytes, uint64_t at)
-{
-	assert_int_equal(pwrite(file, from, bytes, (off_t)at), bytes);
-}
+static char printed[4096];
 
 /* A store whose origin has this name; block 1 is half dirty. */
 static void make(const char *origin)
 {
 	struct cache_header header = { .generation = 7,
-				       .instance = INSTANCE,
+				       .instance = STORE_INSTANCE,
 				       .origin_bytes = MIB(16),
 				       .block_bytes = 65536,
 				       .slot_nr = 200,
 				       .found = "v1" };
 	struct cache_page page = { .seq = 2, .entry = { { 1, 0xffff, 0xff } } };
-	uint8_t at[CACHE_PAGE_BYTES];
 
 	snprintf(header.origin, sizeof(header.origin), "%s", origin);
-	assert_int_equal(ftruncate(file, 0), 0);
-	cache_header_write(&header, at);
-	put(at, sizeof(at), 0);
-	put(at, sizeof(at), CACHE_PAGE_BYTES);
-	cache_page_write(&page, at, INSTANCE, 0);
-	put(at, sizeof(at), cache_page_at(0, page.seq));
+	assert_int_equal(ftruncate(store_file, 0), 0);
+	store_put_header(&header, 0);
+	store_put_header(&header, 1);
+	store_put_page(&page, 0);
 }
 
 /* What the command prints, in printed. */
 static void print(void)
 {
-	const struct ublkctl_args args = { .name = path };
+	const struct ublkctl_args args = { .name = store_path };
 	FILE *to = tmpfile(), *was = stdout;
 	size_t bytes;
 
@@ -83,13 +72,6 @@ static void test_a_name_begins_no_line(void **state)
 	assert_int_equal(strncmp(printed, "origin: one\\x0aits version: none, ", 33), 0);
 }
 
-static int remove_file(void **state)
-{
-	(void)state;
-	close(file);
-	return unlink(path);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -97,8 +79,5 @@ int main(void)
 		cmocka_unit_test(test_a_name_begins_no_line),
 	};
 
-	file = mkstemp(path);
-	if (file < 0)
-		return 1;
-	return cmocka_run_group_tests_name("ctl_store", tests, NULL, remove_file);
+	return cmocka_run_group_tests_name("ctl_store", tests, store_make_file, store_remove_file);
 }
