@@ -4,12 +4,18 @@
  * may be lost, which the backend owes to its users (storage/owed.h). Here is known whether there
  * are such writes. The marks are the device's, as a FLUSH of one queue stands for the writes of
  * all. Reactor threads, several at once: atomics.
+ *
+ * A count of what is not flushed stands in memory that outlives the process (owed.h): the server
+ * may be lost while nobody serves the device. It is above 0 from before the first such write is
+ * acknowledged until a FLUSH that covers it has succeeded: `unflushed` has one part of it, and each
+ * FLUSH that covers writes, and each loss, takes that over.
  */
 #ifndef NET_FLUSH_H
 #define NET_FLUSH_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Of a device. */
 struct net_flush {
@@ -20,6 +26,8 @@ struct net_flush {
 	atomic_uint covering_nr;
 	/* A FLUSH that nobody has asked for covers such writes. */
 	atomic_bool own_covers;
+	_Atomic uint32_t *kept; /* the count that outlives the process */
+	atomic_uint lost_nr;	/* parts of it that are owed: until a FLUSH succeeds */
 };
 
 /* Of a request. */
@@ -27,8 +35,15 @@ struct net_flush_mark {
 	bool covers; /* FLUSH: writes that would be lost with the connection. May be read */
 };
 
-/* unflushed: who served it before may have left writes that no flush has covered. */
-void net_flush_init(struct net_flush *f, bool is_volatile, bool unflushed);
+/*
+ * unflushed: who served it before may have left writes that no flush has covered. kept: outlives
+ * f. Returns true when who served it before did leave such writes, by what is kept: they are lost,
+ * unless the server is known to have gone on meanwhile.
+ */
+bool net_flush_init(struct net_flush *f, bool is_volatile, bool unflushed, _Atomic uint32_t *kept);
+
+/* To the log: what net_flush_init has found is owed. */
+void net_flush_tell_left(const char *device);
 
 /* A request has come. */
 static inline void net_flush_came(struct net_flush_mark *m)
@@ -39,11 +54,14 @@ static inline void net_flush_came(struct net_flush_mark *m)
 /* Before each sending of a FLUSH. */
 void net_flush_begin(struct net_flush *f, struct net_flush_mark *m);
 
-/* The server has done a write that is not durable by itself. */
+/* The first write since: flush.c. */
+void net_flush_wrote_first(struct net_flush *f);
+
+/* The server has done a write that is not durable by itself. Before its user hears of it. */
 static inline void net_flush_wrote(struct net_flush *f)
 {
 	if (!atomic_load_explicit(&f->unflushed, memory_order_relaxed))
-		atomic_store(&f->unflushed, true);
+		net_flush_wrote_first(f);
 }
 
 /* The end of a FLUSH, that the server has answered by result. */

@@ -84,6 +84,12 @@ struct backend_open_params {
 /* "disk/backends/1": a node by the way from its device; a key "backend" is left out of it. */
 #define BACKEND_PATH_BYTES 640
 
+/* What a leaf has found out by itself. */
+enum backend_news {
+	BACKEND_NEWS_GROWN,  /* its storage has more bytes: resize.h */
+	BACKEND_NEWS_STORED, /* its stored_fd gives another descriptor */
+};
+
 #define BACKEND_ERROR_BYTES 256
 #define BACKEND_IDENTITY_BYTES 96
 
@@ -104,8 +110,8 @@ struct backend_device {
 	bool has_copies, was_owed; /* owed.h's; the first is set by the node above at open */
 	struct backend_owed *owed, owed_here, *owed_kept; /* owed.h's; kept: of the top */
 	unsigned node_idx; /* tree.c: in its tree, below backend_node_nr(); 0: the top */
-	/* resize.c: of the top, who hears that storage has grown by itself. */
-	void (*hears)(void *arg);
+	/* backend_on_news: of the top. */
+	void (*hears)(void *arg, enum backend_news news);
 	void *hears_arg;
 	struct backend_spec *resolved;	 /* life.c: of the top, the spec when it is its own */
 	struct backend_tail tail;	 /* resize.h: where its storage ends within a block */
@@ -491,6 +497,13 @@ void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTI
 int backend_stored_fd(const struct backend_device *top, unsigned idx);
 /* How many have an index; at most BACKEND_STORED_MAX. */
 unsigned backend_stored_nr(const struct backend_device *top);
+
+/* Of a leaf, any thread while a queue is open: it has news. */
+void backend_tell(const struct backend_device *leaf, enum backend_news news);
+
+/* Main thread, while no queue is open: fn hears of news, on whatever thread. NULL: nobody. */
+void backend_on_news(struct backend_device *device, void (*fn)(void *arg, enum backend_news news),
+		     void *arg);
 
 /*
  * Main thread, from open to close: struct backend's failure of the first leaf that has one, and

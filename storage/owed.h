@@ -37,7 +37,11 @@ struct backend_owed {
 	/* The same when a FLUSH succeeded last: what came since is owed again by the next process.
 	 */
 	_Atomic uint32_t settled;
-	uint32_t reserved;
+	/*
+	 * net/flush.h: above 0, its server has acknowledged writes that no good FLUSH has covered.
+	 * A version that did not count them left 0 here.
+	 */
+	_Atomic uint32_t unflushed;
 };
 
 /* What is kept: those of a tree, by node_idx. */

@@ -280,16 +280,5 @@ void backend_set_size(struct backend_device *device, uint64_t size_bytes)
 
 void backend_has_grown(const struct backend_device *leaf)
 {
-	const struct backend_device *top = leaf;
-
-	while (top->parent)
-		top = top->parent;
-	if (top->hears)
-		top->hears(top->hears_arg);
-}
-
-void backend_on_grown(struct backend_device *device, void (*fn)(void *arg), void *arg)
-{
-	device->hears = fn;
-	device->hears_arg = arg;
+	backend_tell(leaf, BACKEND_NEWS_GROWN);
 }

@@ -65,7 +65,4 @@ static inline bool backend_reads_last(const struct backend_io *io,
 /* For a leaf, any thread while a queue is open: struct backend_resize's size_now says more. */
 void backend_has_grown(const struct backend_device *leaf);
 
-/* Main thread, while no queue is open: fn hears of that, on whatever thread. NULL: nobody. */
-void backend_on_grown(struct backend_device *device, void (*fn)(void *arg), void *arg);
-
 #endif

@@ -420,6 +420,23 @@ unsigned backend_stored_nr(const struct backend_device *top)
 	return nr;
 }
 
+void backend_tell(const struct backend_device *leaf, enum backend_news news)
+{
+	const struct backend_device *top = leaf;
+
+	while (top->parent)
+		top = top->parent;
+	if (top->hears)
+		top->hears(top->hears_arg, news);
+}
+
+void backend_on_news(struct backend_device *device, void (*fn)(void *arg, enum backend_news news),
+		     void *arg)
+{
+	device->hears = fn;
+	device->hears_arg = arg;
+}
+
 const char *backend_failure(const struct backend_device *top,
 			    const struct backend_device **ret_node)
 {

@@ -127,6 +127,7 @@ const struct backend backend_nbd = {
 	.cancel = nbd_cancel,
 	.wait = nbd_wait,
 	.identity = nbd_identity,
+	.stored_fd = nbd_stored_fd,
 	.failure = nbd_failure,
 	.connection = nbd_look,
 };

@@ -26,6 +26,7 @@
 #include "net/flush.h"
 #include "net/options.h"
 #include "net/session.h"
+#include "net/witness.h"
 #include "base/log.h"
 
 #define NBD_CONNECTIONS_MAX 64u
@@ -77,6 +78,8 @@ struct nbd_device {
 	 */
 	struct net_changed changed;
 	struct net_flush flush;
+	struct net_witness witness; /* the first connection of queue 0 */
+	bool server_stood;	    /* while nobody served the device */
 	/* Of all its queues: how often the log is told. */
 	struct session_log_limits limits;
 	struct log_limit error_limit;
@@ -130,6 +133,7 @@ void nbd_open_async(struct backend_visit *visit);
 void nbd_cancel_async(struct backend_visit *visit);
 void nbd_close(struct backend_device *device);
 void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+int nbd_stored_fd(const struct backend_device *device);
 
 /* nbd_options.c */
 /*

@@ -53,6 +53,18 @@ static void nbd_connection_hello(struct session_connection *c)
 	nbd_login_begin(&nbd_connection_of(c)->login, &wish);
 }
 
+static void connection_is_ready(struct nbd_connection *conn)
+{
+	struct nbd_queue *q = nbd_queue_of(&conn->c);
+
+	nbd_transfer_begin(conn);
+	if (q->queue->idx == 0 && conn->c.idx == 0 && q->nbd->flush.is_volatile) {
+		net_witness_is(&q->nbd->witness, conn->c.stream.fd);
+		backend_tell(q->queue->device, BACKEND_NEWS_STORED);
+	}
+	session_ready(&conn->c);
+}
+
 /* What came of bytes of the handshake: 1 it is done, 0 there is more to come, -1 it failed. */
 static void connection_go_on(struct nbd_connection *conn, int ret, const struct nbd_login_error *e)
 {
@@ -63,8 +75,7 @@ static void connection_go_on(struct nbd_connection *conn, int ret, const struct 
 	} else if (ret > 0 && nbd_changed_note(nbd, &conn->login.handshake.export)) {
 		session_drop(&conn->c, NET_END_CHANGED, "the export is not what it was");
 	} else if (ret > 0) {
-		nbd_transfer_begin(conn);
-		session_ready(&conn->c);
+		connection_is_ready(conn);
 	}
 }
 

@@ -94,9 +94,9 @@ int nbd_open(struct backend_device *device)
 
 	nbd->config = device->config;
 	nbd->name = device->name;
-	/* Who served it before may have left writes that no flush has covered. */
-	net_flush_init(&nbd->flush, nbd->config->cache == NBD_CACHE_VOLATILE,
-		       device->open_params.is_taken_over);
+	net_witness_init(&nbd->witness);
+	nbd->server_stood = device->open_params.stored_fd > 0 &&
+			    net_witness_hear(device->open_params.stored_fd);
 	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
@@ -108,6 +108,22 @@ int nbd_open(struct backend_device *device)
 			     sizeof(device->error));
 }
 
+/* Who served it before may have left writes that no flush has covered. */
+static void nbd_take_over(struct backend_device *device)
+{
+	struct nbd_device *nbd = device->priv;
+	/* Where there is no FLUSH, what was acknowledged is durable (proto.md). */
+	bool is_volatile = nbd->config->cache == NBD_CACHE_VOLATILE &&
+			   (nbd->found.export.flags & NBD_FLAG_SEND_FLUSH);
+
+	if (!net_flush_init(&nbd->flush, is_volatile, device->open_params.is_taken_over,
+			    &device->owed->unflushed) ||
+	    nbd->server_stood || !net_flush_lost(&nbd->flush))
+		return;
+	backend_owe(device);
+	net_flush_tell_left(nbd->name);
+}
+
 static void nbd_answered(void *arg, int ret, const struct nbd_export *export, const char *words)
 {
 	struct backend_visit *visit = arg;
@@ -116,6 +132,7 @@ static void nbd_answered(void *arg, int ret, const struct nbd_export *export, co
 	nbd->question = NULL;
 	if (ret == 0) {
 		nbd->found.export = *export;
+		nbd_take_over(visit->device);
 		tell_read_only(visit->device, export);
 		fill_limits(visit->device, export);
 	} else {
@@ -171,6 +188,15 @@ void nbd_close(struct backend_device *device)
 
 	tls_credentials_free(nbd->tls);
 	nbd->tls = NULL;
+	if (nbd->config)
+		net_witness_fini(&nbd->witness);
+}
+
+int nbd_stored_fd(const struct backend_device *device)
+{
+	struct nbd_device *nbd = device->priv;
+
+	return net_witness_fd(&nbd->witness);
 }
 
 /* The place and the name; their whole length has no room, so a hash of both goes with them. */

@@ -162,6 +162,7 @@ const struct backend backend_nvme_tcp = {
 	.cancel = nvme_cancel,
 	.wait = nvme_wait,
 	.identity = nvme_identity,
+	.stored_fd = nvme_stored_fd,
 	.failure = nvme_failure,
 	.connection = nvme_look,
 	.resize = &nvme_resize,

@@ -35,6 +35,7 @@
 #include "net/options.h"
 #include "net/session.h"
 #include "net/tls_start.h"
+#include "net/witness.h"
 #include "storage/backend.h"
 
 #define NVME_PATHS_MAX NET_ADDRESS_NR_MAX
@@ -92,6 +93,8 @@ struct nvme_device {
 	unsigned block_shift;
 	struct net_changed changed; /* the namespace is another one: nothing is served any more */
 	struct net_flush flush;
+	struct net_witness witness;  /* the first connection of queue 0 */
+	bool target_stood;	     /* while nobody served the device */
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
 	_Atomic uint64_t told_bytes; /* of those that the device was told to follow */
 	struct session_log_limits limits;
@@ -204,6 +207,7 @@ void nvme_open_async(struct backend_visit *visit);
 void nvme_cancel_async(struct backend_visit *visit);
 void nvme_close(struct backend_device *device);
 void nvme_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+int nvme_stored_fd(const struct backend_device *device);
 extern const struct backend_resize nvme_resize;
 /* Of the bring-up of an admin queue of this device, for config's mode ADMIN. */
 struct nvme_fabrics_config nvme_fabrics_wish(const struct nvme_device *nvme);

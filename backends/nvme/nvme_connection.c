@@ -138,8 +138,14 @@ static void connection_send_command(struct nvme_connection *conn)
 
 static void connection_ready(struct nvme_connection *conn)
 {
+	struct nvme_queue *q = nvme_queue_of(&conn->c);
+
 	nvme_transfer_begin(conn);
 	nvme_watch_begin(conn);
+	if (q->queue->idx == 0 && conn->c.idx == 0 && q->nvme->flush.is_volatile) {
+		net_witness_is(&q->nvme->witness, conn->c.stream.fd);
+		backend_tell(q->queue->device, BACKEND_NEWS_STORED);
+	}
 	session_ready(&conn->c);
 }
 

@@ -152,6 +152,9 @@ int nvme_open(struct backend_device *device)
 	nvme->config = device->config;
 	nvme->device = device;
 	nvme->name = device->name;
+	net_witness_init(&nvme->witness);
+	nvme->target_stood = device->open_params.stored_fd > 0 &&
+			     net_witness_hear(device->open_params.stored_fd);
 	ret = nvme_config_target(nvme->config, &nvme->target, device->error, sizeof(device->error));
 	if (ret == 0)
 		ret = nvme_host_complete(&nvme->target.uri, device->error, sizeof(device->error));
@@ -165,6 +168,21 @@ int nvme_open(struct backend_device *device)
 		nvme->path[i] = net_host_format(&nvme->target.path[i], nvme->address[i],
 						sizeof(nvme->address[i]));
 	return find_addresses(device);
+}
+
+/* Who served it before may have left writes that no flush has covered. */
+static void nvme_take_over(struct backend_device *device)
+{
+	struct nvme_device *nvme = device->priv;
+	bool is_volatile =
+		nvme->config->cache == NVME_CACHE_VOLATILE && nvme->controller.has_write_cache;
+
+	if (!net_flush_init(&nvme->flush, is_volatile, device->open_params.is_taken_over,
+			    &device->owed->unflushed) ||
+	    nvme->target_stood || !net_flush_lost(&nvme->flush))
+		return;
+	backend_owe(device);
+	net_flush_tell_left(nvme->name);
 }
 
 static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found, const char *words)
@@ -181,10 +199,7 @@ static void nvme_answered(void *arg, int ret, const struct nvme_fabrics *found, 
 	}
 	nvme->controller = found->controller;
 	nvme->namespace = found->namespace;
-	net_flush_init(&nvme->flush,
-		       nvme->config->cache == NVME_CACHE_VOLATILE &&
-			       nvme->controller.has_write_cache,
-		       device->open_params.is_taken_over);
+	nvme_take_over(device);
 	nvme->block_shift = (unsigned)__builtin_ctz(found->namespace.block_bytes);
 	atomic_store(&nvme->seen_bytes, found->namespace.size_bytes);
 	if (nvme->namespace.read_only && !device->open_params.read_only)
@@ -240,6 +255,15 @@ void nvme_close(struct backend_device *device)
 	struct nvme_device *nvme = device->priv;
 
 	nvme_keys_free(&nvme->keys);
+	if (nvme->config)
+		net_witness_fini(&nvme->witness);
+}
+
+int nvme_stored_fd(const struct backend_device *device)
+{
+	struct nvme_device *nvme = device->priv;
+
+	return net_witness_fd(&nvme->witness);
 }
 
 /* ---- identity ---- */

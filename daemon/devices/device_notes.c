@@ -208,6 +208,17 @@ void note_close_owed(struct member *m)
 	m->owed_fd = 0;
 }
 
+void note_stored(struct device *device, void *device_set)
+{
+	struct device_set *set = device_set;
+	struct device_info info;
+
+	device_info(device, &info);
+	/* Before it has an id, note_added is still to come. */
+	if (info.id >= 0 && set->state && set->fd_store && recovery_possible(info.flags))
+		store_memory(set->fd_store, device_owner(device), device_backend(device));
+}
+
 int note_added(struct device *device, void *device_set, char *error, size_t error_bytes)
 {
 	struct member *m = device_owner(device);
@@ -218,8 +229,7 @@ int note_added(struct device *device, void *device_set, char *error, size_t erro
 	if (!set->state)
 		return 0;
 	device_info(device, &info);
-	if (set->fd_store && recovery_possible(info.flags))
-		store_memory(set->fd_store, m, device_backend(device));
+	note_stored(device, set);
 	ret = m->owed_fd > 0 && !m->past
 		      ? state_link_owed(set->state, m->settings->options.name, m->owed_fd)
 		      : 0;

@@ -30,6 +30,9 @@ int note_adding(struct device_set *set, const struct member *m, char *error, siz
  */
 int note_added(struct device *device, void *device_set, char *error, size_t error_bytes);
 
+/* device_host.stored: puts its memory in the fd store again. */
+void note_stored(struct device *device, void *device_set);
+
 /*
  * Before a command changes what the note of a live device says: whether there is room for a note.
  * Returns 0, or -errno with words.

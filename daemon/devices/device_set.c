@@ -543,6 +543,7 @@ void device_set_init(struct device_set *set, struct ev_loop *ev, struct device_h
 	note_init(set);
 	host->event = on_device_event;
 	host->added = note_added;
+	host->stored = note_stored;
 	host->arg = set;
 }
 

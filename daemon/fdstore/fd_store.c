@@ -139,12 +139,12 @@ static const char *fd_store_cure(int err)
 		       "it, and remove it";
 	case -ENOSPC:
 		return "ublkd-keeper is full: raise the limit of open files (LimitNOFILE) if it is "
-		       "below 2100, or have fewer mem, rbd and qcow2 devices";
+		       "below 2100, or have fewer devices";
 	case -EMFILE:
 		return "raise the limit of open files (LimitNOFILE)";
 	case -EINVAL:
-		return "ublkd-keeper is of an older version, which holds no files: nothing to do "
-		       "until all devices have been removed once";
+		return "ublkd-keeper is of an older version, which holds no files or connections: "
+		       "nothing to do until all devices have been removed once";
 	default:
 		return "see that state_dir can be written to, then reload";
 	}

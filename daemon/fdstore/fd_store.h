@@ -1,7 +1,8 @@
 /*
  * Descriptors that must outlive this process, by name ("mem-NAME"): the memory of mem devices, the
- * records of rbd devices, by which the next daemon fences this one's clients, and files below
- * images, whose locks are to hold until it serves. They are held twice: here, to be found, and by a
+ * records of rbd devices, by which the next daemon fences this one's clients, files below images,
+ * whose locks are to hold until it serves, and connections to servers, by which it learns whether
+ * they have gone on (net/witness.h). They are held twice: here, to be found, and by a
  * holder, which gives them to the next daemon.
  *
  * The holder is systemd, when NOTIFY_SOCKET is set and either FDSTORE (systemd 254 and later say so
@@ -51,9 +52,9 @@ int fd_store_find(const struct fd_store *fd_store, const char *name);
 
 /*
  * Stores a duplicate of fd, which stays the caller's, in the place of the one that had this name.
- * The keeper takes memory (memfd_create(2)), and files that are open to be read, on a file system
- * of this machine: a holder must never wait. Storing the same again costs little, and repairs a
- * holder that was started anew.
+ * The keeper takes memory (memfd_create(2)), connected SOCK_STREAM sockets, and files that are open
+ * to be read, on a file system of this machine: a holder must never wait. Storing the same again
+ * costs little, and repairs a holder that was started anew.
  */
 void fd_store_put(struct fd_store *fd_store, const char *name, int fd);
 

@@ -52,16 +52,30 @@ static struct held *held_find(const char *name)
 	return NULL;
 }
 
+/* A connection of bytes: ours are of messages. Without SO_LINGER its close does not wait. */
+static bool is_stream(int fd)
+{
+	struct linger linger = { 0 };
+	socklen_t bytes = sizeof(int), linger_bytes = sizeof(linger);
+	int type = 0, listens = 1;
+
+	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_STREAM &&
+	       getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0 && !listens &&
+	       getsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, &linger_bytes) == 0 &&
+	       !linger.l_onoff;
+}
+
 /*
- * Memory, or a file that is only read, for the locks on its description: whoever drops it has a
- * descriptor too, so its last close is never here. Any other could be a connection to ourselves.
+ * Memory; a connection to a server; or a file that is only read, for the locks on its description:
+ * whoever drops it has a descriptor too, so its last close is never here. Any other could be a
+ * connection to ourselves.
  */
 static bool may_be_held(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
 	struct stat st;
 
-	if (fcntl(fd, F_GET_SEALS) >= 0)
+	if (fcntl(fd, F_GET_SEALS) >= 0 || is_stream(fd))
 		return true;
 	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) == O_RDONLY &&
 	       fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode));

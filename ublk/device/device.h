@@ -79,6 +79,8 @@ struct device_host {
 	 * NULL. Called as event is.
 	 */
 	int (*added)(struct device *device, void *arg, char *error, size_t error_bytes);
+	/* From then on: backend_stored_fd may give another descriptor. The same. */
+	void (*stored)(struct device *device, void *arg);
 	void *arg;
 };
 

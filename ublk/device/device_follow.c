@@ -1,9 +1,11 @@
 /*
- * A device follows storage that has grown by itself: an NVMe namespace whose target says so. The
- * news come on the reactor that heard them; the device is the main thread's. Owns struct
- * device_follow, which outlives the device while a mail is on its way.
+ * What storage has found out by itself: it has grown, as an NVMe namespace whose target says so,
+ * and the device follows; or what is to outlive the process is another descriptor. The news come on
+ * the reactor that heard them; the device is the main thread's. Owns struct device_follow, which
+ * outlives the device while a mail is on its way.
  *
- * Happy path: news -> mail -> the device is live -> device_resize to the size that there is.
+ * Happy path: news -> mail -> the device is live -> device_resize to the size that there is; or the
+ * host's `stored`.
  * Failure modes: the device is not live, or being resized: it looks again when that is over. The
  * kernel cannot resize, or the size is none of the device's: told in the log, the device stays.
  */
@@ -18,7 +20,7 @@
 struct device_follow {
 	struct mail mail;
 	struct mailbox *home;
-	atomic_bool posted;
+	atomic_bool posted, grown, stored;
 	struct device *device; /* NULL: gone. Main thread */
 	bool waits;	       /* until the device can be resized */
 };
@@ -47,15 +49,20 @@ static void follow_heard(struct mail *mail)
 		free(f);
 		return;
 	}
+	if (atomic_exchange(&f->stored, false) && f->device->host->stored)
+		f->device->host->stored(f->device, f->device->host->arg);
+	if (!atomic_exchange(&f->grown, false))
+		return;
 	f->waits = true;
 	follow_try(f);
 }
 
-/* Any thread. Further news before the mail is read say nothing more. */
-static void follow_news(void *arg)
+/* Any thread. The same news before the mail is read say nothing more. */
+static void follow_news(void *arg, enum backend_news news)
 {
 	struct device_follow *f = arg;
 
+	atomic_store(news == BACKEND_NEWS_GROWN ? &f->grown : &f->stored, true);
 	if (!atomic_exchange(&f->posted, true))
 		mailbox_post(f->home, &f->mail, follow_heard);
 }
@@ -69,7 +76,7 @@ int device_follow_begin(struct device *d)
 	f->home = &d->host->ctl->reactor->mailbox;
 	f->device = d;
 	d->follow = f;
-	backend_on_grown(d->backend, follow_news, f);
+	backend_on_news(d->backend, follow_news, f);
 	return 0;
 }
 
@@ -87,7 +94,7 @@ void device_follow_end(struct device *d)
 		return;
 	d->follow = NULL;
 	if (d->backend)
-		backend_on_grown(d->backend, NULL, NULL);
+		backend_on_news(d->backend, NULL, NULL);
 	f->device = NULL;
 	/* A mail that is on its way frees it. */
 	if (!atomic_exchange(&f->posted, true))

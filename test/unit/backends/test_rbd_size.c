@@ -4,10 +4,11 @@
 
 #define MEBI (1ull << 20)
 
-static void hear(void *arg)
+static void hear(void *arg, enum backend_news news)
 {
 	struct vol_rig *rig = arg;
 
+	assert_int_equal(news, BACKEND_NEWS_GROWN);
 	atomic_fetch_add(&rig->grown_nr, 1);
 }
 
@@ -15,7 +16,7 @@ static void open_hearing(struct vol_rig *rig, const char *yaml)
 {
 	vol_configure(rig, yaml);
 	assert_int_equal(vol_open_device(rig), 0);
-	backend_on_grown(rig->device, hear, rig);
+	backend_on_news(rig->device, hear, rig);
 	vol_open_queue(rig);
 }
 
@@ -60,7 +61,7 @@ static void test_nobody_hears(void **state)
 	(void)state;
 	vol_configure(&rig, RBD_VOL);
 	assert_int_equal(vol_open_device(&rig), 0);
-	backend_on_grown(rig.device, hear, &rig);
+	backend_on_news(rig.device, hear, &rig);
 	resize(5 * MEBI);
 	assert_int_equal(atomic_load(&rig.grown_nr), 0);
 	vol_open_queue(&rig);

@@ -124,8 +124,9 @@ static void join(void)
 		pthread_join(workers[i].thread, NULL);
 }
 
-static void hear(void *arg)
+static void hear(void *arg, enum backend_news news)
 {
+	assert_int_equal(news, BACKEND_NEWS_GROWN);
 	atomic_fetch_add((atomic_uint *)arg, 1);
 }
 
@@ -147,7 +148,7 @@ static void test_losses(void **state)
 	vol_configure(&rig, RBD_VOL "on_disconnect: forever");
 	rig.params.queue_nr = RBD_QUEUES;
 	assert_int_equal(vol_open_device(&rig), 0);
-	backend_on_grown(rig.device, hear, &rig.grown_nr);
+	backend_on_news(rig.device, hear, &rig.grown_nr);
 	start(&rig);
 	for (unsigned i = 0; i < LOSSES; i++) {
 		while (!atomic_load(&vol_device(&rig)->image))

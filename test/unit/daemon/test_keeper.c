@@ -1,4 +1,5 @@
 /* keeper: clients that are broken, hostile, or many. */
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -185,6 +186,33 @@ static void test_file(void **state)
 	close(read_only);
 	close(client);
 	unlink(path);
+	expect_unhurt();
+}
+
+/* One to a server, which others than the daemon hold; what listens, or waits in close, is not. */
+static void test_connection(void **state)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct linger waits = { .l_onoff = 1, .l_linger = 5 };
+	int client = dial(), listens = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), pair[2];
+
+	(void)state;
+	assert_int_equal(bind(listens, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(listens, 1), 0);
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), &listens, 1), -EINVAL);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), &pair[0], 1), 0);
+	/* It stands when we are gone, and ends with the name. */
+	close(pair[0]);
+	assert_int_equal(send(pair[1], "", 1, MSG_NOSIGNAL), 1);
+	assert_int_equal(ask_with(client, request(KEEPER_DROP, "x"), NULL, 0), 0);
+	assert_int_equal(send(pair[1], "", 1, MSG_NOSIGNAL), -1);
+	setsockopt(pair[1], SOL_SOCKET, SO_LINGER, &waits, sizeof(waits));
+	assert_int_equal(ask_with(client, request(KEEPER_PUT, "x"), &pair[1], 1), -EINVAL);
+	close(pair[1]);
+	close(listens);
+	close(client);
 	expect_unhurt();
 }
 
@@ -382,6 +410,7 @@ int main(void)
 		KEEPER_TEST(test_empty_message),
 		KEEPER_TEST(test_names),
 		KEEPER_TEST(test_file),
+		KEEPER_TEST(test_connection),
 		KEEPER_TEST(test_no_memory),
 		KEEPER_TEST(test_at),
 		KEEPER_TEST(test_silent_clients),

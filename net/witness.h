@@ -1,0 +1,41 @@
+/*
+ * A connection to a server as the witness of its life. What a server has acknowledged and not
+ * flushed is lost when it ends, also while nobody serves the device: after a kill -9, or between
+ * two programs. So a second descriptor of a connection of the device is held by others
+ * (storage/backend.h, stored_fd), and the connection outlives this process. The next one looks at
+ * it: as long as it stands, the program at its other end has gone on. It then ends the connection,
+ * and waits until the server has done the same: what the process before had sent is done.
+ */
+#ifndef NET_WITNESS_H
+#define NET_WITNESS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* How long net_witness_hear waits for the server's machine, and as long for the end. */
+#define NET_WITNESS_MS 2500
+
+/* Of a device. */
+struct net_witness {
+	pthread_mutex_t lock;
+	int news; /* a duplicate of the newest connection; 0: nothing new. Under lock */
+	int fd;	  /* the main thread's: what is to be held; 0: nothing */
+};
+
+void net_witness_init(struct net_witness *w);
+void net_witness_fini(struct net_witness *w);
+
+/* Reactor thread: this connection, connected, is the witness from now on. */
+void net_witness_is(struct net_witness *w, int fd);
+
+/* Main thread: the descriptor to be held, the witness's until the next call or fini; -1: none. */
+int net_witness_fd(struct net_witness *w);
+
+/*
+ * A thread that may wait: whether the witness of the process before stands; false too when the
+ * server's machine does not answer, or fd is no such connection. Then the connection is ended. fd
+ * stays the caller's.
+ */
+bool net_witness_hear(int fd);
+
+#endif
