@@ -86,7 +86,7 @@ dead() { [ -z "$(ublkctl --json gc | jq -r '.. | objects | select(.id? == 6) | .
 ok "it is killed" wait_for 20 dead
 ok "... a reload" reload
 ok "... which says that nobody serves it, and the cure" wait_for 10 says_of wants 'no process serves.*ublkctl gc 6 --remove'
-ok "... that helps" eval 'wait_for 30 ublkctl gc 6 --remove && reload && wait_for 10 live wants'
+ok "... that helps" eval 'wait_for 30 cleared 6 && reload && wait_for 10 live wants'
 configure
 ok "a reload without it" eval 'reload && wait_for 10 eval "! ublkctl show wants"'
 

@@ -128,6 +128,12 @@ server() {
 no_server() { [ -z "$(server)" ]; }
 no_keeper() { [ -z "$(pids ublkd-keeper)" ]; }
 no_note() { ! find /run/ublkd -name '*.json*' | grep .; }
+# cleared ID...: gc has removed them, now or the time before, if it was slow.
+cleared() {
+	local id
+	ublkctl gc "$@" --remove && return
+	for id; do [ ! -e "/dev/ublkc$id" ] || return; done
+}
 end_server() {
 	daemon_pid=
 	kill "$(server)" && wait_for 20 no_server

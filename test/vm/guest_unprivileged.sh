@@ -296,7 +296,7 @@ ok "... the driver keeps a dead device, which root's gc lists" dead_in_driver
 # gc leaves a device alone for some seconds after it was made: it may be starting.
 removes_all() {
 	local id
-	for id in 1 2 3; do wait_for 30 ublkctl gc --remove $id || return; done
+	for id in 1 2 3; do wait_for 30 cleared $id || return; done
 }
 ok "... and removes" removes_all
 starts_once_more() { begin alice && live disk; }

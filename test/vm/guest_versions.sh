@@ -35,7 +35,7 @@ dies() {
 	kill -9 $(server) $(pids ublkd-keeper)
 	wait_for 20 no_server && wait_for 20 no_keeper || return
 	rm -rf /run/ublkd/*
-	start_daemon "$work/none.yaml" && wait_for 60 ublkctl gc "${nodes[@]#/dev/ublkc}" --remove && wait_for 20 no_node && end_server
+	start_daemon "$work/none.yaml" && wait_for 60 cleared "${nodes[@]#/dev/ublkc}" && wait_for 20 no_node && end_server
 }
 no_node() { ! find /dev -name 'ublk[bc]*' | grep .; }
 
