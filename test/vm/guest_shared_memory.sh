@@ -27,7 +27,7 @@ devices:
 END
 }
 
-nbdkit -U /run/nbd.sock memory 32M || exit 1
+nbdkit --threads=1 -U /run/nbd.sock memory 32M || exit 1
 
 state_of() { ublkctl --json list | jq -r ".[] | select(.name == \"$1\").state"; }
 is_live() { [ "$(state_of "$1")" = live ]; }
