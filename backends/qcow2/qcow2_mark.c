@@ -21,6 +21,7 @@
  *   adopt: the header is compared with the note (mark, tables, snapshots, names: every byte), and
  *          the length of the image with what was durable -> L1, the reference count table, and the
  *          slices in memory, with the disk (not in an upgrade, where nobody can have come between)
+ *          -> a header that may not be durable is written again -> FLUSH
  *   close: the mark is taken away, when all tables are on the disk
  *
  * Nothing is compared that requests of a process which was killed may still change: no data, no
@@ -86,7 +87,7 @@ void qcow2_image_saw(struct qcow2_tables *t, const struct qcow2_seen *seen)
 {
 	t->image->rest = seen->rest;
 	t->image->first[1] = seen->first;
-	qcow2_image_header_changed(t);
+	qcow2_image_header_settled(t, true);
 	qcow2_image_reaches(t, seen->image_bytes);
 	t->image->is_handed = 0;
 }
@@ -96,9 +97,14 @@ void qcow2_image_header_changes(struct qcow2_tables *t, const void *sector)
 	__atomic_store_n(&t->image->first[1], hash_of(sector, SECTOR_BYTES), __ATOMIC_RELEASE);
 }
 
-void qcow2_image_header_changed(struct qcow2_tables *t)
+void qcow2_image_header_settled(struct qcow2_tables *t, bool is_new)
 {
-	__atomic_store_n(&t->image->first[0], t->image->first[1], __ATOMIC_RELEASE);
+	__atomic_store_n(&t->image->first[!is_new], t->image->first[is_new], __ATOMIC_RELEASE);
+}
+
+bool qcow2_image_header_is_known(const struct qcow2_tables *t)
+{
+	return t->image->first[0] && t->image->first[0] == t->image->first[1];
 }
 
 void qcow2_image_reaches(struct qcow2_tables *t, uint64_t end_bytes)
@@ -302,7 +308,8 @@ void qcow2_open_mark(struct qcow2_open *p)
 		mark = h->autoclear & QCOW2_AUTOCLEAR_MARK;
 	if (h->g.version >= 3 && mark == 0)
 		mark = new_mark();
-	if (h->autoclear == (kept | mark)) {
+	/* All relies on the header that was found: a FLUSH that fails later must not lose it. */
+	if (h->autoclear == (kept | mark) && qcow2_image_header_is_known(p->d->t)) {
 		qcow2_image_saw(p->d->t, &p->seen);
 		qcow2_open_done(p);
 		return;

@@ -191,12 +191,14 @@ void qcow2_seen_fill(struct qcow2_seen *seen, const void *header, uint64_t heade
 bool qcow2_image_is_changed(const struct qcow2_image_note *image, const struct qcow2_seen *seen);
 /*
  * Notes of what the disk has. saw: at open; header_changes: a header with this first sector is
- * about to be written, header_changed: it is there; reaches: the image has so many bytes, and they
- * are durable; handed_over: no other program can write before the next process reads this.
+ * about to be written, header_settled: it is durable, or the one before is again; until then the
+ * disk may have either, header_is_known: it is not so; reaches: the image has so many bytes, and
+ * they are durable; handed_over: no other program can write before the next process reads this.
  */
 void qcow2_image_saw(struct qcow2_tables *t, const struct qcow2_seen *seen);
 void qcow2_image_header_changes(struct qcow2_tables *t, const void *sector);
-void qcow2_image_header_changed(struct qcow2_tables *t);
+void qcow2_image_header_settled(struct qcow2_tables *t, bool is_new);
+bool qcow2_image_header_is_known(const struct qcow2_tables *t);
 void qcow2_image_reaches(struct qcow2_tables *t, uint64_t end_bytes);
 void qcow2_image_handed_over(struct qcow2_tables *t);
 /* The sum of a slice, as slot->disk. Never 0. */

@@ -17,7 +17,8 @@
  * does not have yet, or a count of 2 still has: both cost space or a copy, and no data. QEMU leaves
  * the same; qemu-img check -r all mends it.
  *
- * A process that dies in it leaves the same to the one that adopts its tables. Where counts were
+ * A process that dies in it leaves the same to the one that adopts its tables, and that one writes
+ * the header that it finds again, and flushes it, before it serves. Where counts were
  * rising, tables without COPIED may be dirty then: who copies one takes what the cache has of it
  * (qcow2_jobs.c). Counts that have risen are not noted (qcow2_taken.c): to take them back is a
  * walk.

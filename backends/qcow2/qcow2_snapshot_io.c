@@ -6,7 +6,8 @@
  * step. Failure modes: the storage has lost writes since the first of the tables that the header is
  * to name: it names none. The header cannot be written: the one before is, so that nothing has
  * changed; where that fails too, nothing that the new one may name is given back, and of an apply
- * the device fails all requests: which of two disks the next start finds, nobody knows.
+ * the device fails all requests: which of two disks the next start finds, nobody knows. The next
+ * change writes the header in use again, before its own. A process dies: qcow2_mark.c.
  */
 #include "backends/qcow2/qcow2_snapshot_op.h"
 
@@ -184,7 +185,17 @@ int qcow2_step_write_table(struct qcow2_snapshot_op *p)
 
 /* ---- the header ---- */
 
-enum { HEADER_READ, HEADER_WRITE, HEADER_FLUSH, HEADER_RESTORE, HEADER_RESTORE_FLUSH };
+enum {
+	HEADER_READ,
+	/* The one in use, where a change before has failed to restore it. */
+	HEADER_AGAIN,
+	HEADER_AGAIN_FLUSH,
+	HEADER_WRITE,
+	HEADER_FLUSH,
+	HEADER_DONE,
+	HEADER_RESTORE,
+	HEADER_RESTORE_FLUSH
+};
 
 static void set_header(struct qcow2_snapshot_op *p)
 {
@@ -205,6 +216,7 @@ static int header_io(struct qcow2_snapshot_op *p)
 	case HEADER_READ:
 		return op_io(p, p->d->data_idx, BACKEND_READ, 0,
 			     op_chunk(p, round_up(MAX(p->header.header_bytes, 512u), block)));
+	case HEADER_AGAIN:
 	case HEADER_WRITE:
 	case HEADER_RESTORE:
 		if (!p->io_ended)
@@ -264,14 +276,33 @@ static int header_failed(struct qcow2_snapshot_op *p, int err)
 
 static bool header_flushes(const struct qcow2_snapshot_op *p)
 {
-	return p->sub == HEADER_FLUSH || p->sub == HEADER_RESTORE_FLUSH;
+	return p->sub == HEADER_AGAIN_FLUSH || p->sub == HEADER_FLUSH ||
+	       p->sub == HEADER_RESTORE_FLUSH;
+}
+
+/* It has succeeded: the next one. */
+static int header_goes_on(struct qcow2_snapshot_op *p)
+{
+	struct qcow2_tables *t = p->o->t;
+
+	if (header_flushes(p))
+		qcow2_image_header_settled(t, p->sub == HEADER_FLUSH);
+	if (p->sub == HEADER_READ && qcow2_image_header_is_known(t))
+		p->sub = HEADER_AGAIN_FLUSH;
+	if (p->sub == HEADER_RESTORE_FLUSH) {
+		p->is_published = false;
+		qcow2_tables_set_l1(t, p->d->header.l1_offset);
+		return -EIO;
+	}
+	p->sub++;
+	return 0;
 }
 
 int qcow2_step_header(struct qcow2_snapshot_op *p)
 {
 	int ret = take_own(p);
 
-	while (ret == 0) {
+	while (ret == 0 && p->sub != HEADER_DONE) {
 		ret = p->sub == HEADER_WRITE ? publish(p) : 0;
 		if (ret == 0)
 			ret = header_io(p);
@@ -279,20 +310,8 @@ int qcow2_step_header(struct qcow2_snapshot_op *p)
 			return ret;
 		if (ret == 0 && header_flushes(p) && has_lost(p))
 			ret = -EIO;
-		if (ret < 0)
-			ret = header_failed(p, ret);
-		else if (p->sub == HEADER_FLUSH)
-			break;
-		else if (p->sub == HEADER_RESTORE_FLUSH) {
-			p->is_published = false;
-			qcow2_tables_set_l1(p->o->t, p->d->header.l1_offset);
-			ret = -EIO;
-		} else {
-			p->sub++;
-		}
+		ret = ret < 0 ? header_failed(p, ret) : header_goes_on(p);
 	}
-	if (ret == 0)
-		qcow2_image_header_changed(p->o->t);
 	if (ret <= 0)
 		qcow2_snapshot_drop_own(p);
 	return ret;

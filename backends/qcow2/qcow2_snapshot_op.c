@@ -107,9 +107,10 @@ static void note_words(struct qcow2_snapshot_op *p, int err)
 {
 	const char *words = p->walk.words[0] ? p->walk.words : p->words;
 	const char *end = p->is_adopted ? ": the snapshots are changed, but space is not given back"
-			  : p->is_published ? ": whether the snapshots are changed is not known "
-					      "before the image is opened again"
-					    : "";
+			  : qcow2_image_header_is_known(p->o->t)
+				  ? ""
+				  : ": whether the snapshots are changed is not known before the "
+				    "image is opened again";
 
 	words = words[0] ? words : errname(err);
 	snprintf(p->change->words, sizeof(p->change->words), "%.*s%s", utf8_fit(words, 170), words,
@@ -235,6 +236,8 @@ static int check_image_device(const struct qcow2_device *d, struct backend_snaps
 			"an image with an external data file has no internal snapshots");
 	if (!d->owner)
 		return refuse_change(change, -EROFS, "the image is only read");
+	if (atomic_load(&d->failure))
+		return refuse_change(change, -EIO, "%s", atomic_load(&d->failure));
 	if (d->snapshot_op)
 		return refuse_change(
 			change, -EBUSY, "a snapshot is being changed already: %s \"%.*s\"",

@@ -98,17 +98,18 @@ void qcow2_taken_revive(struct qcow2_tables *t)
 	uint64_t cluster = qcow2_cluster_bytes(&t->g);
 
 	for (unsigned i = 0; i < QCOW2_TAKEN_NR; i++) {
-		struct qcow2_taken *taken = &t->taken[i];
+		struct qcow2_taken taken = t->taken[i];
 
-		if (taken->kind == QCOW2_TAKEN_NONE)
+		if (taken.kind == QCOW2_TAKEN_NONE)
 			continue;
+		/* First: when this process dies here, the next one must not give it back again. */
+		__atomic_store_n(&t->taken[i].kind, (uint64_t)QCOW2_TAKEN_NONE, __ATOMIC_RELEASE);
 		/* Without room for a note, after many deaths in a row, nobody uses it any more. */
-		for (uint64_t c = 0; c < taken->nr; c++)
-			if (!is_named(t, taken, c) &&
-			    !is_given_back(t, taken->host + c * cluster) &&
+		for (uint64_t c = 0; c < taken.nr; c++)
+			if (!is_named(t, &taken, c) &&
+			    !is_given_back(t, taken.host + c * cluster) &&
 			    t->freed_nr < QCOW2_FREED_NR)
-				qcow2_freed_add(t, taken->host + c * cluster, cluster);
-		taken->kind = QCOW2_TAKEN_NONE;
+				qcow2_freed_add(t, taken.host + c * cluster, cluster);
 	}
 	qcow2_taken_init(t);
 }

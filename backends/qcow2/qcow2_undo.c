@@ -10,8 +10,8 @@
  *
  * Failure modes: something was lost: run: the entries are what they were, the last one first, and
  * the new places are given up. What the user wrote there is not written, which the FLUSH that
- * failed has told. A process dies: the notes are in the memfd, and the next one does it before it
- * serves.
+ * failed has told. A process dies: the notes are in the memfd, and the next one goes on with what
+ * is left of them: it runs them before it serves when something was lost, or settles them later.
  */
 #include <errno.h>
 
@@ -19,6 +19,9 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/util.h"
+
+/* The host of a note that is none any more: no entry names it. */
+#define NOWHERE 1u
 
 static const struct qcow2_undo *note_of(const struct qcow2_tables *t, uint32_t idx)
 {
@@ -55,6 +58,13 @@ bool qcow2_undo_has_room(const struct qcow2_tables *t, unsigned nr)
 static bool gives_up_old(const struct qcow2_undo *u)
 {
 	return u->is_new && (u->old & (QCOW2_COMPRESSED | QCOW2_OFFSET_MASK));
+}
+
+/* Where it stands: the next process finds it void as soon as the first of both is there. */
+static void void_note(struct qcow2_undo *u)
+{
+	__atomic_store_n(&u->host, NOWHERE, __ATOMIC_RELEASE);
+	u->is_new = 0;
 }
 
 static bool is_copy(const struct qcow2_undo *u)
@@ -119,26 +129,33 @@ static void give_up_old(struct qcow2_tables *t, const struct qcow2_undo *u)
 }
 
 /* The note goes first: a process that dies in between leaves a cluster that nobody uses. */
-static struct qcow2_undo take_last(struct qcow2_tables *t)
+static struct qcow2_undo take_note(struct qcow2_tables *t, uint32_t idx)
 {
-	uint32_t idx = qcow2_undo_nr(t) - 1;
 	struct qcow2_undo u = *note_of(t, idx);
 
 	t->undo_copy_nr -= is_copy(&u);
-	atomic_store_explicit(&t->undo->nr, idx, memory_order_release);
+	void_note(&t->undo->note[idx]);
 	return u;
 }
 
+/*
+ * The first one first. A process may die in between, and the next one take the rest back: an entry
+ * goes back in a copy of a table that stays, but a table that comes back names what its entries
+ * were before the copy.
+ */
 void qcow2_undo_settle(struct qcow2_tables *t)
 {
-	while (qcow2_undo_nr(t) > 0) {
-		struct qcow2_undo u = take_last(t);
+	uint32_t nr = qcow2_undo_nr(t);
+
+	for (uint32_t i = 0; i < nr; i++) {
+		struct qcow2_undo u = take_note(t, i);
 
 		/* A table was written to its end. */
-		if (u.kind == QCOW2_UNDO_TABLE)
+		if (u.kind == QCOW2_UNDO_TABLE && u.host != NOWHERE)
 			qcow2_image_reaches(t, u.host + qcow2_cluster_bytes(&t->g));
 		give_up_old(t, &u);
 	}
+	atomic_store_explicit(&t->undo->nr, 0, memory_order_release);
 }
 
 /* ---- taken back ---- */
@@ -215,7 +232,8 @@ void qcow2_undo_run(struct qcow2_commit *c)
 	/* The note goes last: a process that dies in between leaves a place that nobody uses. */
 	for (uint32_t i = nr; i-- > 0;) {
 		undo_one(c, note_of(t, i));
-		take_last(t);
+		take_note(t, i);
+		atomic_store_explicit(&t->undo->nr, i, memory_order_release);
 	}
 	backend_owe(c->d->device);
 	/* Who has looked up before may still write to a place that is given up, and succeed when
@@ -234,16 +252,18 @@ void qcow2_undo_run(struct qcow2_commit *c)
 /* A note whose entry the process did not come to change must not give up what that names. */
 void qcow2_undo_revive(struct qcow2_tables *t)
 {
-	uint32_t nr = MIN(qcow2_undo_nr(t), QCOW2_UNDO_NR), kept = 0;
+	uint32_t nr = MIN(qcow2_undo_nr(t), QCOW2_UNDO_NR);
 
 	for (uint32_t i = 0; i < nr; i++) {
-		struct qcow2_undo u = *note_of(t, i);
+		struct qcow2_undo *u = &t->undo->note[i];
 
-		if (!is_still_so(t, &u))
-			continue;
-		t->undo->note[kept++] = u;
-		t->freed_promised += gives_up_old(&u);
-		t->undo_copy_nr += is_copy(&u);
+		/* In its place: this process may die here, too. */
+		if (!is_still_so(t, u))
+			void_note(u);
+		t->freed_promised += gives_up_old(u);
+		t->undo_copy_nr += is_copy(u);
 	}
-	atomic_store_explicit(&t->undo->nr, kept, memory_order_relaxed);
+	while (nr > 0 && note_of(t, nr - 1)->host == NOWHERE)
+		nr--;
+	atomic_store_explicit(&t->undo->nr, nr, memory_order_relaxed);
 }

@@ -35,28 +35,44 @@ static bool choose_change(struct world *w, enum backend_snapshot_op *ret_op, uns
 
 static void change_ended(struct rig *rig, int ret);
 
+static void change_begin(struct world *w, struct rig *rig)
+{
+	struct changes *c = &w->changes;
+	const char *name = c->entry[c->idx].name;
+	int ret;
+
+	c->state = CHANGE_RUNS;
+	rig->on_changed = change_ended;
+	ret = rig_change(rig, c->op, name);
+	if (ret < 0)
+		world_fail(w, "change %u of %s does not begin: %d, %s", c->op, name, ret,
+			   rig->change.words);
+}
+
+static bool choose_new(struct world *w)
+{
+	struct changes *c = &w->changes;
+	struct change_snapshot *s;
+
+	if (!choose_change(w, &c->op, &c->idx))
+		return false;
+	s = &c->entry[c->idx];
+	if (c->op == BACKEND_SNAPSHOT_CREATE)
+		snprintf(s->name, sizeof(s->name), "s%u", c->made_nr++);
+	c->begin = c->op == BACKEND_SNAPSHOT_APPLY ? model_begin_values(&w->model, s->value)
+						   : model_now(&w->model);
+	return true;
+}
+
 void change_maybe_begin(struct world *w, struct rig *rig)
 {
 	struct changes *c = &w->changes;
-	enum backend_snapshot_op op;
-	unsigned idx;
-	int ret;
 
-	if (c->state != CHANGE_NONE || !prng_one_in(&w->prng, c->one_in) ||
-	    !choose_change(w, &op, &idx))
+	if (rig->is_changing || !prng_one_in(&w->prng, c->one_in))
 		return;
-	if (op == BACKEND_SNAPSHOT_CREATE)
-		snprintf(c->entry[idx].name, sizeof(c->entry[idx].name), "s%u", c->made_nr++);
-	c->op = op;
-	c->idx = idx;
-	c->begin = op == BACKEND_SNAPSHOT_APPLY ? model_begin_values(&w->model, c->entry[idx].value)
-						: model_now(&w->model);
-	c->state = CHANGE_RUNS;
-	rig->on_changed = change_ended;
-	ret = rig_change(rig, op, c->entry[idx].name);
-	if (ret < 0)
-		world_fail(w, "change %u of %s does not begin: %d, %s", op, c->entry[idx].name, ret,
-			   rig->change.words);
+	/* Of which nobody knows whether it is done: the same again. */
+	if (c->state == CHANGE_NONE ? choose_new(w) : c->op != BACKEND_SNAPSHOT_APPLY)
+		change_begin(w, rig);
 }
 
 /* ---- its end ---- */
@@ -144,12 +160,6 @@ static void change_ended(struct rig *rig, int ret)
 	settle(c);
 }
 
-void change_flushed(struct changes *c, uint64_t begin)
-{
-	if (c->state == CHANGE_UNFLUSHED && begin > c->since)
-		settle(c);
-}
-
 /* ---- what is left ---- */
 
 static unsigned nr_when_done(const struct changes *c)
@@ -157,12 +167,9 @@ static unsigned nr_when_done(const struct changes *c)
 	return c->nr + (c->op == BACKEND_SNAPSHOT_CREATE) - (c->op == BACKEND_SNAPSHOT_DELETE);
 }
 
-static bool nr_may_be(const struct changes *c, unsigned nr, bool after_cut)
+static bool nr_may_be(const struct changes *c, unsigned nr)
 {
-	bool may_be_done = c->state != CHANGE_NONE;
-	bool must_be_done = c->state == CHANGE_UNFLUSHED && !after_cut;
-
-	return (nr == c->nr && !must_be_done) || (nr == nr_when_done(c) && may_be_done);
+	return nr == c->nr || (nr == nr_when_done(c) && c->state == CHANGE_RUNS);
 }
 
 static bool judge_one(struct world *w, unsigned idx, const uint32_t *wanted)
@@ -179,18 +186,18 @@ static bool judge_one(struct world *w, unsigned idx, const uint32_t *wanted)
 /* The last one is that of a create that had no end. */
 static bool judge_made(struct world *w, unsigned idx, bool again)
 {
-	if (again || w->changes.state == CHANGE_UNFLUSHED)
-		return judge_one(w, idx, again ? made : w->changes.entry[idx].value);
+	if (again)
+		return judge_one(w, idx, made);
 	return judge_read(w, w->left, (int)idx, made) && judge_moment(w, made);
 }
 
-bool change_judge_snapshots(struct world *w, bool after_cut, bool again)
+bool change_judge_snapshots(struct world *w, bool again)
 {
 	static unsigned last_nr;
 	struct changes *c = &w->changes;
 	unsigned nr = judge_snapshot_nr();
 
-	if (!nr_may_be(c, nr, after_cut) || (again && nr != last_nr))
+	if (!nr_may_be(c, nr) || (again && nr != last_nr))
 		return world_fail(w, "there are %u snapshots, and were %u; change %u, state %u", nr,
 				  again ? last_nr : c->nr, c->op, c->state);
 	last_nr = nr;
@@ -229,31 +236,27 @@ bool change_judge_apply(struct world *w, const uint32_t *values, bool after_cut)
 	return world_fail(w, "an apply of %llu is done by half", (unsigned long long)c->begin);
 }
 
-static bool apply_killed(struct world *w, const uint32_t *values)
-{
-	unsigned sides = sides_of_apply(w, values, false);
-
-	if (sides)
-		model_settle(&w->model, w->changes.begin, sides == 2);
-	w->changes.state = CHANGE_NONE;
-	return true;
-}
-
-bool change_killed(struct world *w, const uint32_t *values)
+bool change_adopted(struct world *w, const uint32_t *values)
 {
 	struct changes *c = &w->changes;
-	enum change_state was = c->state;
+	unsigned sides;
 
-	if (was == CHANGE_RUNS)
-		c->may_differ = true;
-	if (was != CHANGE_RUNS)
+	if (c->state != CHANGE_RUNS)
 		return true;
-	if (c->op == BACKEND_SNAPSHOT_APPLY)
-		return apply_killed(w, values);
+	c->may_differ = true;
+	c->state = CHANGE_NONE;
+	if (c->op == BACKEND_SNAPSHOT_APPLY) {
+		sides = sides_of_apply(w, values, false);
+		if (sides)
+			model_settle(&w->model, c->begin, sides == 2);
+		return true;
+	}
 	if (!judge_open(w, w->disk))
 		return false;
-	c->state = judge_snapshot_nr() == c->nr ? CHANGE_NONE : CHANGE_UNFLUSHED;
-	c->since = model_now(&w->model);
-	return c->state == CHANGE_NONE || c->op != BACKEND_SNAPSHOT_CREATE ||
-	       take_created(w, w->disk);
+	if (judge_snapshot_nr() == c->nr)
+		return true;
+	if (c->op == BACKEND_SNAPSHOT_CREATE && !take_created(w, w->disk))
+		return false;
+	settle(c);
+	return true;
 }

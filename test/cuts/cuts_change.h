@@ -20,9 +20,7 @@ struct change_snapshot {
 
 enum change_state {
 	CHANGE_NONE,
-	CHANGE_RUNS,
-	/* A process died in it, it is done, and no FLUSH has made it durable. */
-	CHANGE_UNFLUSHED,
+	CHANGE_RUNS, /* also when its process has died, until the next one has opened the image */
 };
 
 struct changes {
@@ -37,7 +35,6 @@ struct changes {
 	enum backend_snapshot_op op;
 	unsigned idx;	 /* of the snapshot; of a new one: nr */
 	uint64_t begin;	 /* model.h's */
-	uint64_t since;	 /* UNFLUSHED: a FLUSH that began later makes it durable */
 	bool may_differ; /* a process died in one: COPIED may not fit the counts any more */
 };
 
@@ -46,16 +43,17 @@ void changes_add(struct changes *c, const char *name, const uint32_t *value, uin
 
 /* Begins a change, if one can begin now. */
 void change_maybe_begin(struct world *w, struct rig *rig);
-/* A FLUSH that began then has succeeded. */
-void change_flushed(struct changes *c, uint64_t begin);
-/* The process has died. values: of the disk as the next one finds it. False: world_fail. */
-bool change_killed(struct world *w, const uint32_t *values);
+/*
+ * The process has died, and the next one has opened the image: from now on it is done, or not,
+ * whatever is lost later. values: what the disk has. False: world_fail.
+ */
+bool change_adopted(struct world *w, const uint32_t *values);
 
 /*
  * Of w->left, which the oracle has opened: its snapshots are those that may be there, and have what
  * they had. again: the same ones as when it was asked last. False: world_fail.
  */
-bool change_judge_snapshots(struct world *w, bool after_cut, bool again);
+bool change_judge_snapshots(struct world *w, bool again);
 /* An apply under way has changed all of the disk or nothing. False: world_fail. */
 bool change_judge_apply(struct world *w, const uint32_t *values, bool after_cut);
 

@@ -184,6 +184,7 @@ static int flight_end(struct disk *d, struct disk_flight *f, int result)
 		ASSERT(backend_data_put(f->io, 0, f->data, f->bytes) == 0);
 		break;
 	case BACKEND_WRITE:
+		d->header_nr += f->at == 0;
 		if (!is_full(d, f))
 			land_write(d, f, f->io, result < 0);
 		break;

@@ -57,6 +57,7 @@ struct disk {
 	uint64_t seq;	     /* of begins and ends */
 	uint64_t write_nr;   /* WRITEs and DISCARDs that came */
 	uint64_t flush_nr;   /* FLUSHes that ended */
+	uint64_t header_nr;  /* WRITEs to its begin that ended */
 	uint64_t read_bytes; /* of READs that came */
 
 	/*

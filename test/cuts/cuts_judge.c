@@ -171,7 +171,7 @@ bool judge_image(struct world *w, bool after_cut, bool no_leaks, uint32_t *value
 	}
 	if (values && !change_judge_apply(w, values, after_cut))
 		return false;
-	return change_judge_snapshots(w, after_cut, false);
+	return change_judge_snapshots(w, false);
 }
 
 /* ---- the product's ---- */
@@ -267,7 +267,7 @@ static bool judge_opened(struct world *w, struct rig *rig, bool is_made)
 		return false;
 	if (qcow2_oracle_info(oracle)->dirty)
 		return world_fail(w, "closed after a cut it is dirty still");
-	return reads_as(w, values_read) && change_judge_snapshots(w, true, true);
+	return reads_as(w, values_read) && change_judge_snapshots(w, true);
 }
 
 static bool judge_by_product(struct world *w, bool is_made)

@@ -19,6 +19,7 @@
 #define PLACES_NR 512u
 
 static struct world *dying;
+static uint32_t values[MODEL_SECTORS_MAX];
 
 void __sanitizer_cov_trace_pc(void);
 
@@ -32,7 +33,7 @@ static unsigned place_of(const void *caller)
 
 void __sanitizer_cov_trace_pc(void)
 {
-	if (!dying || dying->points_left == 0)
+	if (!dying || dying->points_left == 0 || dying->disk->header_nr < dying->place_header_nr)
 		return;
 	if (dying->place < PLACES_NR && place_of(__builtin_return_address(0)) != dying->place)
 		return;
@@ -40,7 +41,9 @@ void __sanitizer_cov_trace_pc(void)
 		_exit(STATUS_KILLED);
 }
 
-/* At any block, the more often it runs the likelier; or at one of a few, so that rare ones count.
+/*
+ * At any block, the more often it runs the likelier; or at one of a few, so that rare ones count;
+ * or soon after a header was written.
  */
 static void choose_points(struct world *w)
 {
@@ -50,6 +53,12 @@ static void choose_points(struct world *w)
 	if (prng_one_in(&w->prng, 2)) {
 		w->place = (unsigned)prng_below(&w->prng, PLACES_NR);
 		w->points_left = prng_between(&w->prng, 1, 64);
+	}
+	w->place_header_nr = 0;
+	if (w->changes.one_in && prng_one_in(&w->prng, 2)) {
+		w->place = PLACES_NR;
+		w->points_left = prng_between(&w->prng, 1, 2048);
+		w->place_header_nr = w->disk->header_nr + prng_between(&w->prng, 1, 4);
 	}
 }
 
@@ -63,6 +72,43 @@ static void live(struct world *w, struct rig *rig)
 	_exit(STATUS_DONE);
 }
 
+/* A FLUSH that fails fails the open: it is tried again, as the daemon does. Then none fails. */
+static int open_life(struct world *w, struct rig *rig, int stored_fd, int owed_fd)
+{
+	int ret = -EIO;
+
+	for (unsigned nr = 0; nr < 2 && ret < 0; nr++) {
+		run_rig_init(w, rig);
+		rig->owed_fd = owed_fd;
+		ret = rig_open(rig, &w->shape, w->disk, stored_fd);
+		disk_fail_flushes(w->disk, 0);
+	}
+	return ret;
+}
+
+/* A process dies while it opens the image, or just after. */
+static void die_early(struct world *w, int stored_fd, int owed_fd)
+{
+	static struct rig rig;
+	int status;
+	pid_t pid = fork();
+
+	ASSERT(pid >= 0);
+	if (pid == 0) {
+		w->place = PLACES_NR;
+		w->place_header_nr = 0;
+		w->points_left = prng_between(&w->prng, 1, 1u << prng_between(&w->prng, 1, 14));
+		dying = w;
+		open_life(w, &rig, stored_fd, owed_fd);
+		w->points_left = 0;
+		_exit(STATUS_DONE);
+	}
+	ASSERT(waitpid(pid, &status, 0) == pid);
+	if (!WIFEXITED(status))
+		world_fail(w, "a process that opens ends with status %x", (unsigned)status);
+	disk_orphan(w->disk);
+}
+
 static bool life(struct world *w, int *stored_fd, int owed_fd)
 {
 	static struct rig rig;
@@ -73,17 +119,17 @@ static bool life(struct world *w, int *stored_fd, int owed_fd)
 
 	/* Not before all has been read. */
 	w->disk->error_one_in = 0;
-	disk_fail_flushes(w->disk, 0);
-	run_rig_init(w, &rig);
-	rig.owed_fd = owed_fd;
-	ret = rig_open(&rig, &w->shape, w->disk, *stored_fd);
+	if (prng_one_in(&w->prng, 4))
+		die_early(w, *stored_fd, owed_fd);
+	disk_fail_flushes(w->disk, flush_error_one_in);
+	ret = open_life(w, &rig, *stored_fd, owed_fd);
 	if (ret < 0)
 		return world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
 	fd = fcntl(backend_stored_fd(rig.device, 0), F_DUPFD_CLOEXEC, 3);
 	if (*stored_fd > 0)
 		close(*stored_fd);
 	*stored_fd = fd;
-	if (!world_read_all(w, &rig, false, NULL))
+	if (!world_read_all(w, &rig, false, values) || !change_adopted(w, values))
 		return false;
 	w->disk->error_one_in = error_one_in;
 	disk_fail_flushes(w->disk, flush_error_one_in);
@@ -108,7 +154,6 @@ static bool life(struct world *w, int *stored_fd, int owed_fd)
  */
 static bool judge_taken_over(struct world *w, int stored_fd, int owed_fd)
 {
-	static uint32_t values[MODEL_SECTORS_MAX];
 	static struct rig rig;
 	int copy = cuts_copy_memory(stored_fd), ret;
 	int owed_copy = cuts_copy_memory(owed_fd);
@@ -127,7 +172,7 @@ static bool judge_taken_over(struct world *w, int stored_fd, int owed_fd)
 		return world_fail(w, "what was left cannot be taken over: %d %s", ret, rig.words);
 	if (rig_close(&rig) < 0)
 		return world_fail(w, "what was taken over cannot be closed");
-	return judge_image(w, false, false, values) && change_killed(w, values);
+	return judge_image(w, false, false, values);
 }
 
 void kill_world(struct world *w)
@@ -147,13 +192,11 @@ void kill_world(struct world *w)
 			return;
 	}
 	w->disk->error_one_in = 0;
-	disk_fail_flushes(w->disk, 0);
-	run_rig_init(w, &rig);
-	rig.owed_fd = owed_fd;
-	ret = rig_open(&rig, &w->shape, w->disk, stored_fd);
+	ret = open_life(w, &rig, stored_fd, owed_fd);
 	if (ret < 0)
 		world_fail(w, "it cannot be opened: %d %s", ret, rig.words);
-	else if (world_read_all(w, &rig, false, NULL) && run_close(w, &rig))
+	else if (world_read_all(w, &rig, false, values) && change_adopted(w, values) &&
+		 run_close(w, &rig))
 		judge_cut(w);
 	close(stored_fd);
 	close(owed_fd);

@@ -149,6 +149,7 @@ static void settle_one(struct model_sector *s, uint64_t begin, bool is_done)
 		struct model_entry e = s->entry[k];
 
 		e.is_strong |= e.begin == begin;
+		e.is_durable |= e.begin == begin;
 		if (e.begin != begin || is_done)
 			s->entry[nr++] = e;
 	}

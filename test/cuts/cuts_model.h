@@ -48,7 +48,7 @@ static inline uint64_t model_now(struct model *m)
 }
 /* The same for all sectors at once, each with a value of its own; strong. */
 uint64_t model_begin_values(struct model *m, const uint32_t *value);
-/* What began then, and had no end, is known to have had its effect or not. */
+/* What began then, and had no end, is known to have had its effect, durable, or not. */
 void model_settle(struct model *m, uint64_t begin, bool is_done);
 /* A FLUSH that began then has succeeded. oldest_read: of the READs under way, when it began. */
 void model_flushed(struct model *m, uint64_t begin, uint64_t oldest_read);

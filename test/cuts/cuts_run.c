@@ -82,7 +82,6 @@ static void guest_ended(struct rig_io *rio)
 		if (w->owes)
 			world_fail(w, "a FLUSH succeeds, though one of the disk has failed");
 		model_flushed(&w->model, rio->begin, oldest_read(rio->rig));
-		change_flushed(&w->changes, rio->begin);
 	} else {
 		bool is_fua = io->flags & BACKEND_FUA;
 

@@ -30,6 +30,7 @@ struct world {
 	uint64_t cut_nr, kill_nr, request_done_nr, failed_nr, checked_nr;
 	uint64_t points_left;	       /* until the process dies; 0: it does not */
 	unsigned place;		       /* which points count: cuts_kill.c */
+	uint64_t place_header_nr;      /* ... and from when on: disk's header_nr */
 	char words[WORLD_WORDS_BYTES]; /* what is wrong; "": nothing */
 };
 

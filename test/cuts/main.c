@@ -340,6 +340,15 @@ static void choose_changes_lost(struct world *w, struct prng *p)
 	w->disk->lost_is_gone = true;
 }
 
+static void choose_changes_lost_killed(struct world *w, struct prng *p)
+{
+	choose_changes_lost(w, p);
+	w->changes.one_in = 1u << prng_between(p, 2, 6);
+	w->is_killed = true;
+	w->cut_one_in = 1u << prng_between(p, 4, 10);
+	w->request_nr = (unsigned)prng_between(p, 50, 400);
+}
+
 static const struct scenario scenarios[] = {
 	{ "clusters of 512 and 1024 bytes", false, choose_small },
 	{ "clusters of 2 to 8 KiB", false, choose_medium },
@@ -367,6 +376,8 @@ static const struct scenario scenarios[] = {
 	{ "the process is killed", false, choose_kills },
 	{ "the process is killed, snapshots and compressed clusters", true, choose_kills_qemu },
 	{ "the process is killed, snapshots are changed", true, choose_changes_kills },
+	{ "the process is killed, snapshots are changed, and FLUSHes fail", true,
+	  choose_changes_lost_killed },
 	{ "the process is killed, the storage fails", false, choose_kills_errors },
 };
 

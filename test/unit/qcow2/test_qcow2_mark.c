@@ -159,15 +159,35 @@ static void test_own_header(void **state)
 	qcow2_header_update(header, &h);
 	qcow2_image_header_changes(t, header);
 	assert_true(is_taken_over(IMAGE_BYTES));
+	assert_false(qcow2_image_header_is_known(t));
 	memcpy(header, old, sizeof(old));
 	assert_true(is_taken_over(IMAGE_BYTES));
 	h.snapshot_nr = 1;
 	h.snapshots_offset = 7 * CLUSTER;
-	qcow2_image_header_changed(t);
+	qcow2_image_header_settled(t, true);
+	assert_true(qcow2_image_header_is_known(t));
 	expect_refused(IMAGE_BYTES);
 	h.snapshot_nr = 1;
 	h.snapshots_offset = 7 * CLUSTER;
 	qcow2_header_update(header, &h);
+	assert_true(is_taken_over(IMAGE_BYTES));
+}
+
+/* It goes on with the one before, and dies later. */
+static void test_restored_header(void **state)
+{
+	uint8_t old[sizeof(header)];
+
+	(void)state;
+	memcpy(old, header, sizeof(old));
+	h.snapshot_nr = 1;
+	h.snapshots_offset = 7 * CLUSTER;
+	qcow2_header_update(header, &h);
+	qcow2_image_header_changes(t, header);
+	qcow2_image_header_settled(t, false);
+	assert_true(qcow2_image_header_is_known(t));
+	expect_refused(IMAGE_BYTES);
+	memcpy(header, old, sizeof(old));
 	assert_true(is_taken_over(IMAGE_BYTES));
 }
 
@@ -258,8 +278,8 @@ int main(void)
 		FRESH(test_unchanged),	       FRESH(test_mark_is_gone),
 		FRESH(test_header_is_changed), FRESH(test_shorter),
 		FRESH(test_own_header),	       FRESH(test_refused_is_untouched),
-		FRESH(test_older_version),     FRESH(test_slice_sums),
-		FRESH(test_of_no_use),
+		FRESH(test_restored_header),   FRESH(test_older_version),
+		FRESH(test_slice_sums),	       FRESH(test_of_no_use),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

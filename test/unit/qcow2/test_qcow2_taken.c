@@ -203,6 +203,38 @@ static void test_no_room_for_notes(void **state)
 	assert_int_equal(t->freed_nr, QCOW2_FREED_NR);
 }
 
+/* ---- what can be undone ---- */
+
+/* Twice in a row: what is no note any more stays in its place, and gives nothing up. */
+static void test_void_note(void **state)
+{
+	const struct qcow2_undo of_table = {
+		.old = 300 * CLUSTER, .host = 200 * CLUSTER, .kind = QCOW2_UNDO_TABLE, .is_new = 1
+	};
+	const struct qcow2_undo of_entry = {
+		.what = 7 * CLUSTER, .old = 301 * CLUSTER, .host = 107 * CLUSTER, .is_new = 1
+	};
+
+	(void)state;
+	qcow2_undo_add(t, &of_table, 0);
+	qcow2_undo_add(t, &of_entry, 0);
+	assert_true(qcow2_undo_has_copy(t, 0));
+	for (unsigned i = 0; i < 2; i++) {
+		die();
+		assert_int_equal(qcow2_undo_nr(t), 2);
+		assert_int_equal(t->freed_promised, 1);
+		assert_false(qcow2_undo_has_copy(t, 0));
+	}
+	qcow2_undo_settle(t);
+	assert_int_equal(qcow2_undo_nr(t), 0);
+	assert_int_equal(t->freed_nr, 1);
+	assert_true(is_given_up(301));
+	/* None is left of those that were the last. */
+	qcow2_undo_add(t, &of_table, 0);
+	die();
+	assert_int_equal(qcow2_undo_nr(t), 0);
+}
+
 int main(void)
 {
 #define FRESH(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -216,6 +248,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_bits_of_packed, setup_subclusters, teardown),
 		FRESH(test_room),
 		FRESH(test_no_room_for_notes),
+		FRESH(test_void_note),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
