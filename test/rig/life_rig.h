@@ -28,6 +28,7 @@ struct headed {
 	enum header_plan plan;
 	uint64_t timeout_ns;
 	bool blocks;	     /* on the helper, until the semaphore is posted */
+	bool close_blocks;   /* the same of its close */
 	bool answers_itself; /* before the first call returns */
 };
 
@@ -128,6 +129,8 @@ static void headed_write(struct backend_visit *visit)
 static void headed_close(struct backend_device *device)
 {
 	(void)device;
+	while (headed.close_blocks && sem_wait(&go_on) < 0)
+		;
 	note("close ");
 }
 
