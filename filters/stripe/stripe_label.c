@@ -233,9 +233,14 @@ bool stripe_labels_unwanted(const struct stripe_label *labels, uint32_t child_nr
 	uint32_t label_nr = count_of(&j, STRIPE_LABEL_DAMAGED) + count_of(&j, STRIPE_LABEL_NEW) +
 			    count_of(&j, STRIPE_LABEL_READY);
 
-	if (label_nr == 0 || label_nr + unread_nr < 2)
+	if (label_nr == 0)
 		return false;
-	if (label_nr == 1)
+	if (label_nr == 1 && unread_nr == 0)
+		snprintf(words, words_bytes,
+			 "one backend alone has the label of a stripe that was made with `verify`: "
+			 "set verify: true, which says what is missing; verify: ignore, if this "
+			 "stripe is itself a backend of such a stripe");
+	else if (label_nr == 1)
 		snprintf(words, words_bytes,
 			 "backend %u of the stripe cannot be read, and another has a label: if the "
 			 "stripe was made with `verify`, set verify: true",

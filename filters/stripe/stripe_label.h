@@ -54,10 +54,9 @@ enum stripe_verdict stripe_labels_judge(const struct stripe_label *labels, uint3
 					uint64_t chunk_bytes, char *words, size_t words_bytes);
 
 /*
- * For a stripe without `verify`. True, with words for the user: these are the backends of one that
- * has labels, whose data would be read a chunk too early. One label alone is none of its own: what
- * lies on the device can begin with one, as the backend of another stripe does. If one has a label
- * and another cannot be read, nobody knows.
+ * For a stripe without `verify`. True, with words for the user: these are backends of one that has
+ * labels, whose data would be read a chunk too early. One label alone can also be data: the device
+ * is a backend of another stripe. Nobody can tell, so that the user has to say it.
  */
 bool stripe_labels_unwanted(const struct stripe_label *labels, uint32_t child_nr, char *words,
 			    size_t words_bytes);

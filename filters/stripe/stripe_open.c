@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "filters/stripe/stripe.h"
+#include "storage/registry.h"
 
 /*
  * So much of a backend without a label must be empty, whatever the chunk is: file systems and
@@ -174,7 +175,7 @@ static void stripe_judge(struct backend_visit *visit)
 	char words[BACKEND_ERROR_BYTES];
 	enum stripe_verdict verdict;
 
-	if (!config->verify) {
+	if (!stripe_is_labelled(config)) {
 		stripe_judge_plain(visit);
 		return;
 	}
@@ -218,7 +219,7 @@ static bool stripe_look_on(struct backend_visit *visit)
 	else if (found.kind != STRIPE_LABEL_NONE)
 		label->kind = STRIPE_LABEL_FOREIGN;
 	v->looked_bytes += STRIPE_LABEL_BYTES;
-	return config->verify && label->kind == STRIPE_LABEL_NONE &&
+	return stripe_is_labelled(config) && label->kind == STRIPE_LABEL_NONE &&
 	       v->looked_bytes + STRIPE_LABEL_BYTES <= most_bytes;
 }
 
@@ -233,7 +234,7 @@ static bool stripe_goes_without(struct backend_visit *visit, int err)
 	const struct stripe_config *config = visit->device->config;
 	struct stripe_visit *v = stripe_visit_of(visit);
 
-	if (config->verify || err == -ECANCELED) {
+	if (stripe_is_labelled(config) || err == -ECANCELED) {
 		stripe_opened(visit, err);
 		return false;
 	}
@@ -271,13 +272,31 @@ static void stripe_label_read(struct backend_visit *visit, int result)
 	stripe_read_on(visit);
 }
 
-void stripe_open_async(struct backend_visit *visit)
+/* A label here is data of a stripe above, which finds out by itself when it is not. */
+static bool stripe_is_below_labels(const struct backend_device *device)
+{
+	const struct backend_device *above = device->parent;
+
+	while (above && (above->ops != &backend_stripe || !stripe_is_labelled(above->config)))
+		above = above->parent;
+	return above;
+}
+
+static bool stripe_looks(const struct backend_visit *visit)
 {
 	const struct stripe_config *config = visit->device->config;
+
+	if (config->verify != STRIPE_VERIFY_OFF)
+		return stripe_is_labelled(config);
+	/* backend_open (storage/backend.h) waits for nobody, so it cannot look. */
+	return visit->reactor && !stripe_is_below_labels(visit->device);
+}
+
+void stripe_open_async(struct backend_visit *visit)
+{
 	struct stripe_device *d = visit->device->priv;
 
-	/* backend_open (storage/backend.h) waits for nobody, so it cannot look. */
-	if (!config->verify && !visit->reactor) {
+	if (!stripe_looks(visit)) {
 		backend_visit_done(visit, 0);
 		return;
 	}

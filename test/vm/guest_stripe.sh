@@ -201,7 +201,10 @@ dd if=/mnt/ram/label of="$device" bs=4k count=1 oflag=direct conv=fsync,notrunc 
 dd if="$device" of="$work/all" bs=1M count=9 iflag=direct status=none
 stop_daemon
 labelled="chunk: 64KiB" labelled_as "${disks[0]}" "${disks[1]}"
-ok "a stripe whose data begin with a label is served" cmp "$work/all" <(dd if="$device" bs=1M count=9 iflag=direct status=none)
+ok "one label alone: refused" refused 'one backend alone has the label'
+stop_daemon
+labelled="verify: ignore, chunk: 64KiB" labelled_as "${disks[0]}" "${disks[1]}"
+ok "a stripe whose data begin with a label is served with verify: ignore" cmp "$work/all" <(dd if="$device" bs=1M count=9 iflag=direct status=none)
 stop_daemon
 rm -f /mnt/ram/label
 

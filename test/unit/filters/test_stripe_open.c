@@ -80,6 +80,54 @@ static void test_unread_beside_a_label(void **state)
 	assert_non_null(strstr(walk.words, "backend 1 of the stripe cannot be read"));
 }
 
+static void test_one_label_alone(void **state)
+{
+	(void)state;
+	begin_stripe(2);
+	give_label(0, 2);
+	give_zeroes(1);
+	expect_end(-EINVAL);
+	assert_non_null(strstr(walk.words, "set verify: true"));
+}
+
+static void test_ignored(void **state)
+{
+	static const struct stripe_config ignore = { 4096, STRIPE_VERIFY_IGNORE };
+
+	(void)state;
+	spec_stripe(2);
+	root_spec.config = &ignore;
+	begin_open_tree();
+	expect_end(0);
+}
+
+/* A stripe over stripes: the label of the one above lies where one of the lower would. */
+static void test_below_labels(void **state)
+{
+	static const struct stripe_config with_labels = { 4096, STRIPE_VERIFY_ON };
+	struct backend_spec lower;
+
+	(void)state;
+	spec_stripe(2);
+	lower = root_spec;
+	lower.as = backend_stripe.children;
+	lower.sibling = &leaf_spec[2];
+	leaf_spec[2].as = backend_stripe.children;
+	leaf_spec[2].as_idx = 1;
+	root_spec.config = &with_labels;
+	root_spec.child = &lower;
+	begin_open_tree();
+	for (unsigned i = 0; i < 2; i++) {
+		const struct stripe_label label = {
+			.kind = STRIPE_LABEL_READY, .chunk_bytes = 4096, .child_nr = 2, .idx = i
+		};
+
+		stripe_label_write(&label, read_of(2 * i)->buf);
+		leaf_complete(2 * i, 0);
+	}
+	expect_end(0);
+}
+
 /* Nobody knows what it has: the stripe is not served for that, and the end is in time. */
 static void test_silent(void **state)
 {
@@ -143,6 +191,9 @@ int main(void)
 		LIFE(test_without_labels),
 		LIFE(test_unread),
 		LIFE(test_unread_beside_a_label),
+		LIFE(test_one_label_alone),
+		LIFE(test_ignored),
+		LIFE(test_below_labels),
 		LIFE(test_silent),
 		LIFE(test_not_wanted_while_it_reads),
 		LIFE(test_not_wanted_and_cannot_be_cancelled),
