@@ -25,6 +25,7 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/util.h"
 
 enum life_kind { LIFE_OPEN, LIFE_CLOSE, LIFE_GROW };
@@ -52,6 +53,7 @@ struct backend_life {
 	bool leaving;		     /* reactor_leave_begin, for the visit under way */
 	bool *ended;		     /* of the call that began it; NULL: it has returned */
 	bool waited;		     /* a part that waits failed */
+	uint64_t failed_ns;	     /* of an open: from here on it is closed; 0: it goes on */
 	int ret;
 	struct visit visit;
 	char words[BACKEND_LIFE_WORDS_BYTES];
@@ -253,15 +255,27 @@ static void life_note_wait(struct backend_life *l, int ret)
 	l->waited = ret < 0 && l->kind != LIFE_CLOSE && !l->visit.visit.has_answer;
 }
 
+/*
+ * On the control thread, before a helper has it again: what is left of an open that has failed is
+ * to close the tree, and its words stay as they are.
+ */
+static void life_note_failed(struct backend_life *l, enum life_kind before)
+{
+	if (before == LIFE_OPEN && l->kind == LIFE_CLOSE)
+		l->failed_ns = ring_clock_ns();
+}
+
 static void life_waited(struct visit *v, int ret)
 {
 	struct backend_life *l = container_of(v, struct backend_life, visit);
 	struct reactor *r = l->home.reactor;
+	enum life_kind before = l->kind;
 	bool leaving = l->leaving;
 
 	l->leaving = false;
 	life_note_wait(l, ret);
 	life_part_ended(l, ret);
+	life_note_failed(l, before);
 	life_go_on(l);
 	if (leaving)
 		reactor_leave_end(r);
@@ -271,6 +285,7 @@ static void life_waited(struct visit *v, int ret)
 static bool life_begin_waiting(struct backend_life *l)
 {
 	visit_start_fn *start = life_waiting_fn(l);
+	enum life_kind before = l->kind;
 	int ret = 0;
 
 	if (start) {
@@ -292,6 +307,8 @@ static bool life_begin_waiting(struct backend_life *l)
 		life_note_wait(l, ret);
 	}
 	life_part_ended(l, ret);
+	if (start)
+		life_note_failed(l, before);
 	return true;
 }
 
@@ -506,6 +523,11 @@ void backend_life_look(const struct backend_life *l, struct backend_life_look *r
 	if (l->visit.active && visit->waits_for)
 		snprintf(ret_look->waits_for, sizeof(ret_look->waits_for), "%s",
 			 visit->waits_for(visit, buf, sizeof(buf)));
+	if (l->failed_ns) {
+		ret_look->ends_ns = l->failed_ns;
+		snprintf(ret_look->waits_for, sizeof(ret_look->waits_for), "%.*s",
+			 utf8_fit(l->words, sizeof(ret_look->waits_for) - 1), l->words);
+	}
 	if (!l->with_helper)
 		return;
 	ret_look->since_ns = l->job.since_ns;

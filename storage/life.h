@@ -86,7 +86,11 @@ struct backend_life_look {
 	uint64_t since_ns; /* it began, by ring_clock_ns */
 	pid_t tid;	   /* of the helper that has it; 0: none */
 	uint64_t ends_ns;  /* by a limit of its own, if it has no end before; 0: unknown */
-	char waits_for[BACKEND_LIFE_WAIT_BYTES]; /* in more words than doing; "": no more */
+	/*
+	 * In more words than doing; "": no more. Of an open that has failed by a part that waits,
+	 * and is closed again, why: ends_ns is when it failed.
+	 */
+	char waits_for[BACKEND_LIFE_WAIT_BYTES];
 };
 
 void backend_life_look(const struct backend_life *life, struct backend_life_look *ret_look);

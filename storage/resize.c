@@ -87,17 +87,6 @@ uint64_t backend_size_needed(const struct backend_device *device)
 	return device->tail.is_padded ? MIN(size_bytes, found_bytes) : size_bytes;
 }
 
-uint32_t backend_left_out(const struct backend_device *node)
-{
-	uint64_t found_bytes = tail_load(node), size_bytes = backend_size(node);
-
-	/* More is no part of a block: a smaller size was configured. */
-	return found_bytes > size_bytes &&
-			       found_bytes - size_bytes < node->open_params.logical_block_bytes
-		       ? (uint32_t)(found_bytes - size_bytes)
-		       : 0;
-}
-
 /* ---- the size of a tree ---- */
 
 static uint64_t size_below(const struct backend_device *device, uint64_t size_bytes)
@@ -114,6 +103,36 @@ static uint64_t size_over(const struct backend_device *device, uint64_t child_by
 
 	return ops->size_over ? ops->size_over(device->config, device->child_nr, child_bytes)
 			      : child_bytes;
+}
+
+/* The nearest filter above that lays out more than a block of this node at a time; NULL: none. */
+static const struct backend_device *laid_out_by(const struct backend_device *node)
+{
+	const struct backend_device *above = node->parent;
+
+	while (above && !above->ops->sizes_itself && !above->ops->size_over)
+		above = above->parent;
+	return above && above->ops->size_over ? above : NULL;
+}
+
+uint32_t backend_left_out(const struct backend_device *node)
+{
+	uint64_t found_bytes = tail_load(node), used_bytes = backend_size(node);
+	uint64_t step_bytes = node->open_params.logical_block_bytes;
+	const struct backend_device *above = laid_out_by(node);
+
+	if (step_bytes == 0 || found_bytes % step_bytes == 0)
+		return 0;
+	if (above) {
+		uint64_t over_bytes = size_over(above, used_bytes);
+
+		used_bytes = size_below(above, over_bytes);
+		step_bytes = size_below(above, over_bytes + 1) - used_bytes;
+	}
+	/* More is no part of a block or chunk: a smaller size was configured. */
+	return found_bytes > used_bytes && found_bytes - used_bytes < step_bytes
+		       ? (uint32_t)(found_bytes - used_bytes)
+		       : 0;
 }
 
 /* Its size is not made of its children's. */

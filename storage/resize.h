@@ -51,7 +51,11 @@ void backend_set_found_size(struct backend_device *device, uint64_t bytes);
 /* Any thread. So many bytes the storage must still have for the device to be what it is. */
 uint64_t backend_size_needed(const struct backend_device *device);
 
-/* Main thread. How many bytes the storage of this node has behind the device; 0: none. */
+/*
+ * Main thread. How many bytes the storage of this node has behind the device, where it ends within
+ * a block; 0: none. Below a stripe that is all behind its last whole chunk, whether the device may
+ * write or not.
+ */
 uint32_t backend_left_out(const struct backend_device *node);
 
 /* io.c: whether a READ that lies in the device reaches behind the end of the storage. */

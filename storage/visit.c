@@ -173,6 +173,14 @@ void backend_visit_done(struct backend_visit *visit, int ret)
 
 /* ---- requests ---- */
 
+/* An end by the deadline or the cancel is told apart from one of the child's own. */
+static int visit_result(const struct visit_request *r)
+{
+	bool is_over = r->visit->cancelled || r->visit->expired;
+
+	return r->io.result < 0 && is_over ? -ECANCELED : r->io.result;
+}
+
 /* By a task: the caller of the completion may still look at the queue. */
 static void visit_request_tell(struct task *task)
 {
@@ -185,7 +193,7 @@ static void visit_request_tell(struct task *task)
 	if (v->answered)
 		visit_end_later(v);
 	else
-		fn(&v->visit, r->io.result);
+		fn(&v->visit, visit_result(r));
 }
 
 static void visit_request_ended(struct backend_io *io)

@@ -26,7 +26,10 @@
 
 struct backend_visit;
 
-/* result: 0 or -errno. From a turn, never from inside of backend_visit_io. */
+/*
+ * result: 0 or -errno; -ECANCELED: the part is to end. From a turn, never from inside of
+ * backend_visit_io.
+ */
 typedef void backend_visit_fn(struct backend_visit *visit, int result);
 
 /* Control thread. One for each part; gone after backend_visit_done. */

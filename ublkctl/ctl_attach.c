@@ -133,6 +133,23 @@ static enum exit_code fail_path(const struct attachment *at, const char *path, i
 	return EXIT_REFUSED;
 }
 
+/* An image behind a URL: here the word of an image is a path. */
+static bool is_url(const char *path)
+{
+	struct stat st;
+
+	return (strstr(path, "://") || strncmp(path, "nbd:", 4) == 0) && stat(path, &st) < 0;
+}
+
+static enum exit_code fail_url(const char *path)
+{
+	say_to(stderr,
+	       "ublkctl: %s: attach takes an image in a file alone: one behind a URL goes by "
+	       "ublkctl add -f, with the backend of the URL as data of type: qcow2\n",
+	       path);
+	return EXIT_REFUSED;
+}
+
 static enum exit_code read_path(struct attachment *at)
 {
 	const char *path = at->args->name + at->device.word.value_at;
@@ -140,6 +157,8 @@ static enum exit_code read_path(struct attachment *at)
 	struct stat st;
 	int ret;
 
+	if (at->device.word.format && is_url(path))
+		return fail_url(path);
 	code = wants_new_image(at->args) ? make_attached(at, path) : EXIT_DONE;
 	if (code != EXIT_DONE)
 		return code;

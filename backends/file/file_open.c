@@ -93,16 +93,42 @@ static const char *file_path(const struct backend_device *device)
 	return config->path;
 }
 
-static int fail_open(struct backend_device *device, int err)
+/* Where `create` would make no file that anybody wants, or none at all. */
+static bool can_be_made_at(const char *path)
+{
+	bool is_device = strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0;
+	char *copy = strdup(path);
+	bool can = copy && !is_device && access(dirname(copy), F_OK) == 0;
+
+	free(copy);
+	return can;
+}
+
+/* With a cure that goes all the way: create: true alone does not, where more is in its way. */
+static int fail_missing(struct backend_device *device)
 {
 	const struct file_device *file = device->priv;
 	const char *path = file_path(device);
 
+	if (device->open_params.read_only)
+		return backend_fail(device, -ENOENT,
+				    "%s does not exist, and a read_only device does not create it: "
+				    "correct path",
+				    path);
+	if (!can_be_made_at(path))
+		return backend_fail(device, -ENOENT, "%s does not exist: correct path", path);
+	return backend_fail(device, -ENOENT,
+			    "%s does not exist: set create: true%s, or correct path", path,
+			    file->ends_anywhere ? "" : " and size");
+}
+
+static int fail_open(struct backend_device *device, int err)
+{
+	const char *path = file_path(device);
+
 	switch (err) {
 	case -ENOENT:
-		return backend_fail(device, err,
-				    "%s does not exist: set create: true%s, or correct path", path,
-				    file->ends_anywhere ? "" : " and size");
+		return fail_missing(device);
 	case -EACCES:
 	case -EPERM:
 		return backend_fail(device, err, "%s: permission denied for user id %u", path,
@@ -136,12 +162,8 @@ static int check_creation(struct backend_device *device)
 	const struct file_config *config = device->config;
 	const struct file_device *file = device->priv;
 
-	if (!config->create)
-		return fail_open(device, -ENOENT);
-	if (device->open_params.read_only)
-		return backend_fail(device, -ENOENT,
-				    "%s does not exist, and a read_only device does not create it",
-				    config->path);
+	if (!config->create || device->open_params.read_only)
+		return fail_missing(device);
 	if (config->size_bytes == 0 && !file->ends_anywhere)
 		return backend_fail(device, -EINVAL, "%s does not exist: create: true needs size",
 				    config->path);
@@ -207,6 +229,10 @@ static int open_path(struct backend_device *device)
 	if (file->fd < 0 && errno == ENOENT && (flags & O_CREAT))
 		return backend_fail(device, -ENOENT, "cannot create %s: its directory is missing",
 				    file_path(device));
+	if (file->fd < 0 && errno == EROFS && (flags & O_CREAT))
+		return backend_fail(device, -EROFS,
+				    "cannot create %s: its file system is read-only",
+				    file_path(device));
 	if (file->fd < 0)
 		return fail_open(device, -errno);
 	if (fstat(file->fd, &file->stat) < 0)
@@ -237,18 +263,26 @@ static int file_extend(struct backend_device *device, uint64_t have_bytes)
 {
 	const struct file_config *config = device->config;
 	const struct file_device *file = device->priv;
+	const char *less = have_bytes >= device->open_params.logical_block_bytes
+				   ? ": leave size out to take what is there"
+				   : "";
 	char have[32], want[32];
 
 	option_format_size(have_bytes, have, sizeof(have));
 	option_format_size(config->size_bytes, want, sizeof(want));
 	if (file->is_block)
-		return backend_fail(device, -ENOSPC, "%s has %s, size wants %s", config->path, have,
-				    want);
-	if (!config->create || device->open_params.read_only)
 		return backend_fail(device, -ENOSPC,
-				    "%s has %s, size wants %s: set create: true to let it grow%s",
-				    config->path, have, want,
-				    device->open_params.read_only ? " and read_only: false" : "");
+				    "%s has %s, size wants %s, and a block device does not grow%s",
+				    config->path, have, want, less);
+	if (device->open_params.read_only)
+		return backend_fail(device, -ENOSPC,
+				    "%s has %s, size wants %s, and a read_only device does not let "
+				    "it grow%s",
+				    config->path, have, want, less);
+	if (!config->create)
+		return backend_fail(device, -ENOSPC,
+				    "%s has %s, size wants %s: set create: true to let it grow",
+				    config->path, have, want);
 	if (ftruncate(file->fd, (off_t)config->size_bytes) < 0)
 		return backend_fail(device, -errno, "cannot grow %s from %s to %s: %s",
 				    config->path, have, want, errname(errno));
@@ -268,6 +302,24 @@ int file_found_size(struct backend_device *device, uint64_t *ret_bytes)
 	return 0;
 }
 
+/* Only a file that may be written can grow. */
+static int fail_less_than_block(struct backend_device *device, uint64_t have_bytes)
+{
+	const struct file_device *file = device->priv;
+	const char *cure = "set size and create: true to let it grow";
+
+	if (file->is_block)
+		cure = have_bytes ? "a block device does not grow"
+				  : "nothing is in this block device, as in a loop device that is "
+				    "not set up";
+	else if (device->open_params.read_only)
+		cure = "there is nothing to read; a device that is not read_only can let it grow, "
+		       "with size and create: true";
+	return backend_fail(device, -EINVAL, "%s has %llu bytes, less than a block of %u: %s",
+			    file_path(device), (unsigned long long)have_bytes,
+			    device->open_params.logical_block_bytes, cure);
+}
+
 /* Of an image the blocks that it begins, and the first; of another file what resize.h says. */
 static int whole_size(struct backend_device *device, uint64_t have_bytes)
 {
@@ -280,10 +332,7 @@ static int whole_size(struct backend_device *device, uint64_t have_bytes)
 	}
 	backend_set_found_size(device, have_bytes);
 	if (device->limits.size_bytes == 0)
-		return backend_fail(device, -EINVAL,
-				    "%s has %llu bytes, less than a block: set size and create: "
-				    "true to let it grow",
-				    file_path(device), (unsigned long long)have_bytes);
+		return fail_less_than_block(device, have_bytes);
 	/* Direct I/O asks for whole blocks: the end is seen when it comes. */
 	if (device->tail.is_padded)
 		file->zeroes_from_bytes = have_bytes;

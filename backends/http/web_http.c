@@ -114,6 +114,18 @@ static bool header_is_ours(const char *name)
 	return false;
 }
 
+/* NULL: it is a good one. */
+static const char *header_fault(const struct yaml_pair *p)
+{
+	if (!header_name_is_good(p->key->text))
+		return "no name of a header";
+	if (header_is_ours(p->key->text))
+		return "ublkd sets this one by itself";
+	if (p->value->kind != YAML_SCALAR || strpbrk(p->value->text, "\r\n"))
+		return "expected a text of one line";
+	return NULL;
+}
+
 static int judge_headers(const struct yaml_node *headers, struct config_refusal *r)
 {
 	if (!headers)
@@ -124,16 +136,11 @@ static int judge_headers(const struct yaml_node *headers, struct config_refusal 
 		return config_refuse(r, "headers", "at most %u", WEB_HEADERS_MAX);
 	for (size_t i = 0; i < headers->map.nr; i++) {
 		const struct yaml_pair *p = &headers->map.pairs[i];
+		const char *fault = header_fault(p);
 
-		if (!header_name_is_good(p->key->text))
-			return config_refuse(r, "headers", "%.*s: no name of a header",
-					     utf8_fit(p->key->text, 64), p->key->text);
-		if (header_is_ours(p->key->text))
-			return config_refuse(r, "headers", "%.*s: ublkd sets this one by itself",
-					     utf8_fit(p->key->text, 64), p->key->text);
-		if (p->value->kind != YAML_SCALAR || strpbrk(p->value->text, "\r\n"))
-			return config_refuse(r, "headers", "%.*s: expected a text of one line",
-					     utf8_fit(p->key->text, 64), p->key->text);
+		if (fault)
+			return config_refuse(r, "headers", "%.*s: %s", utf8_fit(p->key->text, 64),
+					     p->key->text, fault);
 	}
 	return 0;
 }

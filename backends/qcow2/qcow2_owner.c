@@ -259,10 +259,19 @@ static int handle_map(struct qcow2_owner *o, struct qcow2_io *s)
 	return run.kind == QCOW2_MISS ? qcow2_owner_slot(o, s, run.slice_at, true, &slot) : 0;
 }
 
+/* All requests are stopped, or not any more; or for ever. */
+static int handle_pass(struct qcow2_owner *o, struct qcow2_io *s)
+{
+	(void)s;
+	return atomic_load(&o->d->failure) ? -EIO : 0;
+}
+
 static int handle_flush(struct qcow2_owner *o, struct qcow2_io *s)
 {
-	if (atomic_load(&o->d->failure))
-		return -EIO;
+	int ret = handle_pass(o, s);
+
+	if (ret < 0)
+		return ret;
 	if (qcow2_owner_commits(o)) {
 		list_push_back(&o->held, &s->waiting);
 		return QCOW2_WAITS;
@@ -273,13 +282,6 @@ static int handle_flush(struct qcow2_owner *o, struct qcow2_io *s)
 	list_push_back(&o->flushes, &s->waiting);
 	qcow2_owner_commit(o);
 	return QCOW2_WAITS;
-}
-
-/* All requests are stopped, or not any more; or for ever. */
-static int handle_pass(struct qcow2_owner *o, struct qcow2_io *s)
-{
-	(void)s;
-	return atomic_load(&o->d->failure) ? -EIO : 0;
 }
 
 static void owner_run(struct qcow2_owner *o, struct qcow2_io *s)

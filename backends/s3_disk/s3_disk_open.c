@@ -387,6 +387,23 @@ static void open_on_manifest(struct s3_disk_lease *lease, int result)
 
 /* ---- beginning ---- */
 
+/* Of a call that is sent again and again: how it ended last. */
+static const char *s3_disk_waits_for(const struct backend_visit *visit, char *buf, size_t bytes)
+{
+	const struct s3_disk *d = visit->device->priv;
+	const struct s3_disk_visit *v = d->visit;
+	const struct s3_disk_call *const calls[] = { v ? &v->call : NULL, v ? &v->lease.call : NULL,
+						     v ? &v->list.call : NULL };
+
+	for (size_t i = 0; v && i < ARRAY_SIZE(calls); i++)
+		if (calls[i]->is_under_way && calls[i]->words[0]) {
+			snprintf(buf, bytes, "%s: %s", d->web.url.server, calls[i]->words);
+			utf8_end_whole(buf);
+			return buf;
+		}
+	return "";
+}
+
 int s3_disk_visit_begin(struct backend_visit *visit)
 {
 	struct backend_device *device = visit->device;
@@ -401,6 +418,7 @@ int s3_disk_visit_begin(struct backend_visit *visit)
 	d->visit = v;
 	timer_init(&v->wait, open_on_wait);
 	visit->doing = "asking its server";
+	visit->waits_for = s3_disk_waits_for;
 	visit->timeout_ns = BACKEND_VISIT_OWN_DEADLINE;
 	visit->ends_ns = ring_clock_ns() + d->web.config->outage.timeout_ns;
 	ret = s3_disk_client_init(&v->client, &d->web, visit->reactor, device->error,

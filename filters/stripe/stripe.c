@@ -25,6 +25,11 @@
 #define CHUNK_BYTES_MIN 4096u
 #define CHUNK_BYTES_MAX MIB(128)
 
+static const char *const stripe_verify_values[] = { [STRIPE_VERIFY_OFF] = "false",
+						    [STRIPE_VERIFY_ON] = "true",
+						    [STRIPE_VERIFY_IGNORE] = "ignore",
+						    NULL };
+
 static const struct option stripe_options[] = {
 	{ .name = "chunk",
 	  .type = OPTION_SIZE,
@@ -37,13 +42,16 @@ static const struct option stripe_options[] = {
 		  "to this size go to one backend; it cannot be changed without losing the "
 		  "content." },
 	{ .name = "verify",
-	  .type = OPTION_BOOL,
+	  .type = OPTION_ENUM,
 	  .offset = offsetof(struct stripe_config, verify),
+	  .values = stripe_verify_values,
 	  .def = "false",
-	  .help = "A label at the beginning of each backend says which stripe it belongs to, and "
-		  "its place there: in another order, or with one of another stripe, the device is "
-		  "refused. It costs a chunk of each backend, and is for new stripes: one that was "
-		  "made without it has its data there." },
+	  .help = "true: a label at the beginning of each backend says which stripe it belongs to, "
+		  "and its place there: in another order, or with one of another stripe, the "
+		  "device is refused. It costs a chunk of each backend, and is for new stripes: "
+		  "one that was made without it has its data there. false: where a backend has a "
+		  "label, the device is refused. ignore: the backends are not looked at; for a "
+		  "stripe that is itself a backend of another one with labels, in another ublkd." },
 	OPTION_END,
 };
 
@@ -68,7 +76,7 @@ static uint64_t stripe_size_over(const void *config, unsigned child_nr, uint64_t
 	const struct stripe_config *c = config;
 	uint64_t rows = child_bytes / c->chunk_bytes;
 
-	return (rows - (c->verify && rows > 0)) * c->chunk_bytes * child_nr;
+	return (rows - (stripe_is_labelled(c) && rows > 0)) * c->chunk_bytes * child_nr;
 }
 
 static uint64_t stripe_size_below(const void *config, unsigned child_nr, uint64_t size_bytes)
@@ -76,7 +84,7 @@ static uint64_t stripe_size_below(const void *config, unsigned child_nr, uint64_
 	const struct stripe_config *c = config;
 	uint64_t row_bytes = c->chunk_bytes * child_nr;
 
-	return ((size_bytes + row_bytes - 1) / row_bytes + c->verify) * c->chunk_bytes;
+	return ((size_bytes + row_bytes - 1) / row_bytes + stripe_is_labelled(c)) * c->chunk_bytes;
 }
 
 static inline const struct stripe_device *stripe_of(const struct backend_io *io)
@@ -240,7 +248,8 @@ static void stripe_identity(const struct backend_device *device, char text[BACKE
 	const struct stripe_config *config = device->config;
 
 	snprintf(text, BACKEND_IDENTITY_BYTES, "stripe %llu%s",
-		 (unsigned long long)config->chunk_bytes, config->verify ? " verified" : "");
+		 (unsigned long long)config->chunk_bytes,
+		 stripe_is_labelled(config) ? " verified" : "");
 }
 
 static const struct backend_version_ops stripe_version = { .found = backend_version_join };
@@ -256,13 +265,13 @@ static int stripe_open(struct backend_device *device)
 				    (unsigned long long)config->chunk_bytes);
 	d->shift = log2_floor(config->chunk_bytes);
 	d->child_nr = device->child_nr;
-	d->first_row = config->verify;
+	d->first_row = stripe_is_labelled(config);
 	limits->size_bytes = stripe_size_over(config, d->child_nr, limits->size_bytes);
 	if (limits->size_bytes == 0)
 		return backend_fail(device, -EINVAL,
 				    "the smallest of the backends has less than %s of %llu "
 				    "bytes",
-				    config->verify ? "two chunks" : "a chunk",
+				    stripe_is_labelled(config) ? "two chunks" : "a chunk",
 				    (unsigned long long)config->chunk_bytes);
 	limits->boundary_bytes = (uint32_t)config->chunk_bytes;
 	limits->io_opt_bytes =

@@ -5,10 +5,17 @@
 #include "filters/stripe/stripe_label.h"
 #include "storage/visit.h"
 
+enum stripe_verify { STRIPE_VERIFY_OFF, STRIPE_VERIFY_ON, STRIPE_VERIFY_IGNORE };
+
 struct stripe_config {
 	uint64_t chunk_bytes;
-	bool verify;
+	int verify; /* enum stripe_verify */
 };
+
+static inline bool stripe_is_labelled(const struct stripe_config *config)
+{
+	return config->verify == STRIPE_VERIFY_ON;
+}
 
 struct stripe_visit;
 

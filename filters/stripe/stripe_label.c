@@ -8,7 +8,6 @@
 #include "filters/stripe/stripe_label.h"
 
 #include <endian.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,6 +121,30 @@ static enum stripe_verdict refuse_block(const struct judged *j, enum stripe_labe
 	return STRIPE_REFUSED;
 }
 
+/*
+ * False, with words: all that have a label say that there are more or fewer of them. It comes
+ * before what the others hold: one too many is as it is because it is none of them.
+ */
+static bool are_as_many(const struct judged *j)
+{
+	uint32_t made_of = 0;
+
+	for (uint32_t i = 0; i < j->nr; i++) {
+		const struct stripe_label *l = &j->labels[i];
+
+		if (l->kind != STRIPE_LABEL_READY)
+			continue;
+		if (l->child_nr == j->nr || (made_of && l->child_nr != made_of))
+			return true;
+		made_of = l->child_nr;
+	}
+	if (!made_of)
+		return true;
+	snprintf(j->words, j->words_bytes, "the stripe was made of %u backends, and has %u",
+		 made_of, j->nr);
+	return false;
+}
+
 /* False, with words: they were not made together, or for another stripe than this. */
 static bool are_one_set(const struct judged *j)
 {
@@ -187,6 +210,8 @@ enum stripe_verdict stripe_labels_judge(const struct stripe_label *labels, uint3
 {
 	const struct judged j = { labels, child_nr, chunk_bytes, words, words_bytes };
 
+	if (!are_as_many(&j))
+		return STRIPE_REFUSED;
 	if (count_of(&j, STRIPE_LABEL_FOREIGN) > 0)
 		return refuse_block(&j, STRIPE_LABEL_FOREIGN);
 	if (count_of(&j, STRIPE_LABEL_DAMAGED) > 0)
@@ -198,4 +223,32 @@ enum stripe_verdict stripe_labels_judge(const struct stripe_label *labels, uint3
 	if (!are_one_set(&j) || !are_in_order(&j))
 		return STRIPE_REFUSED;
 	return count_of(&j, STRIPE_LABEL_NEW) > 0 ? STRIPE_FINISH : STRIPE_IS_RIGHT;
+}
+
+bool stripe_labels_unwanted(const struct stripe_label *labels, uint32_t child_nr, char *words,
+			    size_t words_bytes)
+{
+	const struct judged j = { labels, child_nr, 0, words, words_bytes };
+	uint32_t unread_nr = count_of(&j, STRIPE_LABEL_UNREAD);
+	uint32_t label_nr = count_of(&j, STRIPE_LABEL_DAMAGED) + count_of(&j, STRIPE_LABEL_NEW) +
+			    count_of(&j, STRIPE_LABEL_READY);
+
+	if (label_nr == 0)
+		return false;
+	if (label_nr == 1 && unread_nr == 0)
+		snprintf(words, words_bytes,
+			 "one backend alone has the label of a stripe that was made with `verify`: "
+			 "set verify: true, which says what is missing; verify: ignore, if this "
+			 "stripe is itself a backend of such a stripe");
+	else if (label_nr == 1)
+		snprintf(words, words_bytes,
+			 "backend %u of the stripe cannot be read, and another has a label: if the "
+			 "stripe was made with `verify`, set verify: true",
+			 first_place(&j, STRIPE_LABEL_UNREAD));
+	else
+		snprintf(words, words_bytes,
+			 "the backends have the labels of a stripe that was made with `verify`: "
+			 "set verify: true; for a new stripe, write zeroes over the first 4 KiB of "
+			 "each");
+	return true;
 }

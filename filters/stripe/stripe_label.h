@@ -13,6 +13,7 @@
 #ifndef FILTERS_STRIPE_LABEL_H
 #define FILTERS_STRIPE_LABEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,7 @@ enum stripe_label_kind {
 	STRIPE_LABEL_NONE,    /* the block is all zeroes */
 	STRIPE_LABEL_FOREIGN, /* it holds something else */
 	STRIPE_LABEL_DAMAGED, /* it was one, or is of a later version */
+	STRIPE_LABEL_UNREAD,  /* it could not be read; for stripe_labels_unwanted alone */
 	STRIPE_LABEL_NEW,
 	STRIPE_LABEL_READY,
 };
@@ -50,5 +52,13 @@ enum stripe_verdict {
  */
 enum stripe_verdict stripe_labels_judge(const struct stripe_label *labels, uint32_t child_nr,
 					uint64_t chunk_bytes, char *words, size_t words_bytes);
+
+/*
+ * For a stripe without `verify`. True, with words for the user: these are backends of one that has
+ * labels, whose data would be read a chunk too early. One label alone can also be data: the device
+ * is a backend of another stripe. Nobody can tell, so that the user has to say it.
+ */
+bool stripe_labels_unwanted(const struct stripe_label *labels, uint32_t child_nr, char *words,
+			    size_t words_bytes);
 
 #endif

@@ -245,6 +245,9 @@ def no_image():
         file.write(b"QFI\xfb\0\0\0\x03")
     expect(1, "cannot be served: clusters have 2.0 bytes", "attach", plain)
     expect(1, "none.qcow2: No such file or directory: --size SIZE makes a new image", "attach", "none.qcow2")
+    for url in "http://127.0.0.1:1/vm.qcow2", "nbd+unix:///?socket=/none", "nbd:unix:/none":
+        expect(1, re.escape(url) + ": attach takes an image in a file alone: one behind a URL goes by ublkctl add -f", "attach", "qcow2:" + url)
+    expect(1, "attach takes an image in a file alone", "attach", "qcow2:http://127.0.0.1:1/vm", "--size", "1M")
     expect(1, "has its data in another file: name that as data_file", "attach", image("d.qcow2", "--data-file", data))
     expect(2, "--raw is for the path of a file alone", "attach", "qcow2:" + plain, "--raw")
     expect(2, "--raw is for the path of a file alone", "attach", "nbd://host/x", "--raw")

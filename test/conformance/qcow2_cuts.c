@@ -201,7 +201,7 @@ void __real_backend_io_complete(struct backend_io *io, int result);
 void __wrap_backend_io_complete(struct backend_io *io, int result);
 
 static struct backend_io *held;
-static bool holds_next;
+static bool holds_next, fails_headers;
 
 void cuts_hold_next(void)
 {
@@ -222,10 +222,19 @@ void cuts_let_go(void)
 		child->queue->parent->device->ops->child_done(child);
 }
 
+void cuts_fail_headers(bool fail)
+{
+	fails_headers = fail;
+}
+
 enum backend_submit __wrap_backend_child_submit(struct backend_io *child)
 {
 	enum backend_submit submit;
 
+	if (fails_headers && child->op == BACKEND_WRITE && child->offset_bytes == 0) {
+		child->result = -EIO;
+		return BACKEND_DONE;
+	}
 	if (holds_next && child->parent && child->op <= BACKEND_WRITE) {
 		holds_next = false;
 		held = child;

@@ -33,6 +33,8 @@ void cuts_end(unsigned snapshot_nr);
 void cuts_hold_next(void);
 bool cuts_holds_one(void);
 void cuts_let_go(void);
+/* From now on, or not any more: the header of the image cannot be written. */
+void cuts_fail_headers(bool fail);
 
 unsigned cuts_nr(void); /* looked at since the program began */
 

@@ -284,6 +284,28 @@ static void requests_in_place_are_waited_for(void)
 	end_case();
 }
 
+/* The header is neither written nor restored: what the disk has is not known. */
+static void an_apply_that_nobody_knows_of(void)
+{
+	if (!begin_case("an apply that nobody knows of"))
+		return;
+	write_about(60);
+	flush_all();
+	expect_change(BACKEND_SNAPSHOT_CREATE, "a", false);
+	write_about(20);
+	flush_all();
+	cuts_fail_headers(true);
+	expect_refusal(BACKEND_SNAPSHOT_APPLY, "a", -EIO, "not known");
+	cuts_fail_headers(false);
+	EXPECT(backend_failure(rig.device, NULL) != NULL, "the device goes on");
+	for (unsigned i = 0; i < 2; i++) {
+		EXPECT(rig_do(&rig, BACKEND_FLUSH, 0, 0, 0, NULL) == -EIO, "a flush succeeds");
+		EXPECT(rig_do(&rig, BACKEND_READ, 0, 0, BLOCK, NULL) == -EIO, "a read succeeds");
+	}
+	rig_close(&rig);
+	tap_end();
+}
+
 /* Many times, so that what is freed is taken again, tables too. */
 static void space_comes_back(void)
 {
@@ -386,6 +408,7 @@ int main(int argc, char **argv)
 		a_snapshot_is_opened();
 		what_is_wrong_is_refused();
 		requests_in_place_are_waited_for();
+		an_apply_that_nobody_knows_of();
 		space_comes_back();
 		power_is_cut();
 	}

@@ -28,6 +28,7 @@ struct headed {
 	enum header_plan plan;
 	uint64_t timeout_ns;
 	bool blocks;	     /* on the helper, until the semaphore is posted */
+	bool close_blocks;   /* the same of its close */
 	bool answers_itself; /* before the first call returns */
 };
 
@@ -128,6 +129,8 @@ static void headed_write(struct backend_visit *visit)
 static void headed_close(struct backend_device *device)
 {
 	(void)device;
+	while (headed.close_blocks && sem_wait(&go_on) < 0)
+		;
 	note("close ");
 }
 
@@ -230,27 +233,33 @@ static int life_teardown(void **state)
 	return teardown(state);
 }
 
-static int life_setup_helpers(void **state)
+static inline int life_setup_helpers(void **state)
 {
 	int ret = life_setup(state);
 
 	return ret < 0 ? ret : helpers_create(&walk.helpers, &rig.reactor);
 }
 
-static void begin_open(void)
+/* Of the tree of root_spec. */
+static void begin_open_tree(void)
 {
 	const struct backend_open_params open_params = {
 		.logical_block_bytes = 512, .max_io_bytes = 1 << 20, .queue_nr = 1, .depth = DEPTH
 	};
 	const struct backend_home where = home();
 
+	assert_int_equal(
+		backend_open_begin(&walk.life, &where, &root_spec, "disk", &open_params, &owner),
+		0);
+}
+
+static inline void begin_open(void)
+{
 	root_spec = (struct backend_spec){ .ops = &backend_headed,
 					   .config = &headed,
 					   .child = &leaf_spec[0] };
 	leaf_spec[0].as = backend_one_child;
-	assert_int_equal(
-		backend_open_begin(&walk.life, &where, &root_spec, "disk", &open_params, &owner),
-		0);
+	begin_open_tree();
 }
 
 static inline void open_headed(void)

@@ -314,13 +314,24 @@ python3 -c 'import socket, time; s = socket.create_server(("127.0.0.1", 5555)); 
 silent_pid=$!
 accepts() { (exec 9<>/dev/tcp/127.0.0.1/5555) 2>/dev/null; }
 wait_for 20 accepts
-start_daemon "$work/silent.yaml"
+AWS_ACCESS_KEY_ID=a AWS_SECRET_ACCESS_KEY=b start_daemon "$work/silent.yaml"
 silent() {
 	answers "$1" ublkctl add -f - <<<"{name: s, backend: $2}"
 	[ $? = 1 ] && [ "$(ublkctl --json list)" = "[]" ]
 }
 ok "a silent NBD server" silent "time is up .1000 ms. while waiting for the server's greeting" '{type: nbd, uri: "nbd://127.0.0.1:5555/x", timeout: 1s}'
 ok "a silent NVMe/TCP target" silent "time is up.*ICReq" '{type: nvme-tcp, uri: "nvme+tcp://127.0.0.1:5555/nqn.2024-01.org.example:x", timeout: 1s}'
+# Its requests go on, as on_disconnect says: how the last one ended is told.
+silent_store() {
+	said "asking its server takes longer than 1 s: http://127.0.0.1:5555: Operation timed out after 1[0-9]* milliseconds" \
+		ublkctl add -f - <<<'{name: s, backend: {type: s3-disk, bucket: b, prefix: p, endpoint: "http://127.0.0.1:5555", timeout: 1s}}'
+	local code=$?
+	ublkctl del s
+	return $code
+}
+ok "a silent store" silent_store
+ok "a stripe over a silent server" silent "backends/1: .*time is up .1000 ms. while waiting for the server's greeting" \
+	'{type: stripe, backends: [{type: mem, size: 1MiB}, {type: nbd, uri: "nbd://127.0.0.1:5555/x", timeout: 1s}]}'
 late() {
 	said "waiting for the server's greeting" ublkctl add -f - <<<'{name: s, backend: {type: nbd, uri: "nbd://127.0.0.1:5555/x", timeout: 60s}}'
 	ublkctl del s

@@ -145,6 +145,16 @@ printf x | dd of="${disks[2]}" bs=1 seek=60000 conv=notrunc status=none
 labelled_as "${disks[@]}"
 ok "verify: one with data is no new one" refused 'backend 3 of the stripe begins with data'
 stop_daemon
+# btrfs leaves the first 64 KiB of the device empty: with small chunks that are many of each backend.
+for kib in 4 16 32; do
+	rm -f "${disks[@]}"
+	labelled="chunk: ${kib}KiB" labelled_as "${disks[@]}"
+	printf _BHRfS_M | dd of="$device" bs=4k seek=16 conv=sync,notrunc,fsync status=none
+	stop_daemon
+	labelled="verify: true, chunk: ${kib}KiB" labelled_as "${disks[@]}"
+	ok "verify: with data at 64 KiB in chunks of $kib KiB, too" refused 'of the stripe begins with data'
+	stop_daemon
+done
 rm -f "${disks[@]}"
 ok "verify: a stripe is made" labelled_as "${disks[@]}"
 ok "verify: it costs a chunk of each" test "$(blockdev --getsize64 "$device")" = $(((64 << 20) - 4 * chunk))
@@ -165,10 +175,38 @@ mv "${disks[3]}" "$work/aside"
 labelled_as "${disks[@]}"
 ok "verify: with an empty one in the place of another, too" refused 'backend 4 of the stripe is empty'
 stop_daemon
+labelled_as "${disks[@]:0:3}" "$work/aside" "${disks[3]}"
+ok "verify: with an empty one more it is their number that is said" refused 'was made of 4 backends, and has 5'
+stop_daemon
+rm "${disks[3]}"
 mv "$work/aside" "${disks[3]}"
 ok "verify: as it was made it starts" labelled_as "${disks[@]}"
 ok "verify: ... and has its content" cmp "$work/all" <(dd if="$device" bs=1M count=9 iflag=direct status=none)
 stop_daemon
+labelled="chunk: 64KiB" labelled_as "${disks[@]}"
+ok "without verify a stripe that has labels is refused" refused 'set verify: true'
+stop_daemon
+labelled="chunk: 32KiB" labelled_as "${disks[3]}" "${disks[0]}"
+ok "... and some of them in another order, with another chunk" refused 'set verify: true'
+stop_daemon
+labelled_as "${disks[@]}"
+ok "... and nothing has been written" cmp "$work/all" <(dd if="$device" bs=1M count=9 iflag=direct status=none)
+stop_daemon
+dd if="${disks[0]}" of=/mnt/ram/label bs=4k count=1 status=none
+# What lies on a stripe is a backend of another one, which has labels: it begins with one.
+rm -f "${disks[@]}"
+labelled="chunk: 64KiB" labelled_as "${disks[0]}" "${disks[1]}"
+dd if="$work/all" of="$device" bs=1M oflag=direct conv=fsync status=none
+dd if=/mnt/ram/label of="$device" bs=4k count=1 oflag=direct conv=fsync,notrunc status=none
+dd if="$device" of="$work/all" bs=1M count=9 iflag=direct status=none
+stop_daemon
+labelled="chunk: 64KiB" labelled_as "${disks[0]}" "${disks[1]}"
+ok "one label alone: refused" refused 'one backend alone has the label'
+stop_daemon
+labelled="verify: ignore, chunk: 64KiB" labelled_as "${disks[0]}" "${disks[1]}"
+ok "a stripe whose data begin with a label is served with verify: ignore" cmp "$work/all" <(dd if="$device" bs=1M count=9 iflag=direct status=none)
+stop_daemon
+rm -f /mnt/ram/label
 
 # ---- a backend that fails ----
 

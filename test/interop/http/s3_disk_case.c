@@ -35,16 +35,27 @@ bool s3_case_open(struct fault_case *c, const char *more)
 	return web_open_backend(c, "s3-disk", s3_case_yaml(c, more), 1);
 }
 
-int s3_case_open_other(struct fault_case *c)
+bool s3_case_begin(struct fault_case *c, const char *more)
 {
-	struct rig_params params = {
+	s3_case_serve(c);
+	return s3_case_open(c, more);
+}
+
+struct rig_params s3_case_params(struct fault_case *c, const char *name, const char *more)
+{
+	return (struct rig_params){
 		.ops = backend_find("s3-disk"),
-		.name = "other",
-		.yaml = s3_case_yaml(c, S3_CASE_NEW),
+		.name = name,
+		.yaml = s3_case_yaml(c, more),
 		.block_bytes = 512,
 		.queue_nr = 1,
 		.depth = CASE_DEPTH,
 	};
+}
+
+int s3_case_open_other(struct fault_case *c)
+{
+	struct rig_params params = s3_case_params(c, "other", S3_CASE_NEW);
 
 	return rig_open(&s3_case_other, &params);
 }

@@ -14,6 +14,10 @@ void s3_case_serve(struct fault_case *c);
  * call. */
 const char *s3_case_yaml(struct fault_case *c, const char *more);
 bool s3_case_open(struct fault_case *c, const char *more);
+/* Both: s3_case_serve, s3_case_open. */
+bool s3_case_begin(struct fault_case *c, const char *more);
+/* Of a rig that opens the disk; until the next s3_case_yaml. */
+struct rig_params s3_case_params(struct fault_case *c, const char *name, const char *more);
 /* s3_case_other: 0 or -errno */
 int s3_case_open_other(struct fault_case *c);
 /* Of the store: how many objects have keys that begin so. */

@@ -15,8 +15,7 @@
 static void check_plain(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	case_works(c, 300);
 	s3_case_is_whole(c);
@@ -85,8 +84,7 @@ static void check_keys_expire(struct fault_case *c, const void *arg)
 static void check_second(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	/* As the writer does, which has no turns while the other one opens. */
 	web_tell(c, "touch disks/vm 1/a/manifest :300");
@@ -98,8 +96,7 @@ static void check_second(struct fault_case *c, const void *arg)
 static void check_taken(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	EXPECT(s3_case_write(&c->rig, 2 * OBJECT_BYTES, 5) == 0, "a write elsewhere");
@@ -136,8 +133,7 @@ static void check_taken(struct fault_case *c, const void *arg)
 static void check_old_deletes(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	EXPECT(rig_do(&c->rig, BACKEND_FLUSH, 0, 0, 0, NULL) == 0, "a flush");
@@ -156,8 +152,7 @@ static void check_old_renewals(struct fault_case *c, const void *arg)
 	const char *manifest = arg;
 	uint64_t puts;
 
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	if (manifest) {
@@ -181,8 +176,7 @@ static void check_old_renewals(struct fault_case *c, const void *arg)
 static void check_failed_stays(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: {queue: 1s}"))
+	if (!s3_case_begin(c, S3_CASE_NEW "on_disconnect: {queue: 1s}"))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	web_tell(c, "fault lost -1");
@@ -204,8 +198,7 @@ static void check_failed_stays(struct fault_case *c, const void *arg)
 static void check_lost_waiters(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "buffers: 1\nconnections: 1"))
+	if (!s3_case_begin(c, S3_CASE_NEW "buffers: 1\nconnections: 1"))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	REQUIRE(s3_case_open_other(c) == 0, "%s", s3_case_other.error);
@@ -231,8 +224,7 @@ static void submit(struct fault_case *c, unsigned tag, enum backend_op op, uint3
 static void check_waiting_reads(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "buffers: 1\nconnections: 1"))
+	if (!s3_case_begin(c, S3_CASE_NEW "buffers: 1\nconnections: 1"))
 		return;
 	for (unsigned i = 0; i < 4; i++)
 		EXPECT(s3_case_write(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
@@ -295,18 +287,10 @@ static void check_open_lossy(struct fault_case *c, const void *arg)
 static void check_adopted(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	for (unsigned i = 0; i < 2; i++) {
-		struct rig_params params = {
-			.ops = backend_find("s3-disk"),
-			.name = "test",
-			.yaml = s3_case_yaml(c, S3_CASE_NEW),
-			.block_bytes = 512,
-			.queue_nr = 1,
-			.depth = CASE_DEPTH,
-		};
+		struct rig_params params = s3_case_params(c, "test", S3_CASE_NEW);
 		int fd = dup(backend_stored_fd(c->rig.device, 0));
 
 		case_works(c, 50);
@@ -330,14 +314,8 @@ static void check_deaths(struct fault_case *c, const void *arg)
 	if (!s3_case_open(c, S3_CASE_NEW "buffers: 3\nconnections: 4"))
 		return;
 	for (unsigned i = 0; i < 4; i++) {
-		struct rig_params params = {
-			.ops = backend_find("s3-disk"),
-			.name = "test",
-			.yaml = s3_case_yaml(c, S3_CASE_NEW "buffers: 3\nconnections: 4"),
-			.block_bytes = 512,
-			.queue_nr = 1,
-			.depth = CASE_DEPTH,
-		};
+		struct rig_params params =
+			s3_case_params(c, "test", S3_CASE_NEW "buffers: 3\nconnections: 4");
 
 		case_works(c, 150);
 		rig_crash(&c->rig);
@@ -353,8 +331,7 @@ static void check_deaths(struct fault_case *c, const void *arg)
 static void check_sparse(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	EXPECT(s3_case_objects(c, "o/") == 0, "a new disk has %u objects",
 	       s3_case_objects(c, "o/"));
@@ -379,8 +356,7 @@ static void check_sparse(struct fault_case *c, const void *arg)
 static void check_missing(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	case_close(c);
@@ -402,8 +378,7 @@ static void check_missing(struct fault_case *c, const void *arg)
 static void check_outage(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: {queue: 60s}"))
+	if (!s3_case_begin(c, S3_CASE_NEW "on_disconnect: {queue: 60s}"))
 		return;
 	case_works(c, 50);
 	fault_peer_ask(&c->peer, "down", "ok");
@@ -421,8 +396,7 @@ static void check_outage(struct fault_case *c, const void *arg)
 static void check_give_up(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: {queue: 1s}"))
+	if (!s3_case_begin(c, S3_CASE_NEW "on_disconnect: {queue: 1s}"))
 		return;
 	fault_peer_ask(&c->peer, "down", "ok");
 	case_submit_all(c, BACKEND_WRITE, 4096);
@@ -436,8 +410,7 @@ static void check_give_up(struct fault_case *c, const void *arg)
 static void check_cancel(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	case_works(c, 50);
 	web_tell(c, "fault hold -1 200");

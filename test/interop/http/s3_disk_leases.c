@@ -21,8 +21,7 @@ static void check_renewal_wish(struct fault_case *c, const void *arg)
 	uint64_t start_ms;
 
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: forever"))
+	if (!s3_case_begin(c, S3_CASE_NEW "on_disconnect: forever"))
 		return;
 	web_tell(c, "fault status 1 503:999999999");
 	/* That the renewal has met it, and the next try. */
@@ -44,8 +43,7 @@ static void check_renewal_beside_flushes(struct fault_case *c, const void *arg)
 	uint64_t puts;
 
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	puts = web_count(c, "puts");
 	for (unsigned i = 0; i < 6; i++) {
@@ -72,8 +70,7 @@ static void check_flush_cost(struct fault_case *c, const void *arg)
 	uint64_t puts, gets;
 
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "lease: 60s"))
+	if (!s3_case_begin(c, S3_CASE_NEW "lease: 60s"))
 		return;
 	for (unsigned i = 0; i < 4; i++) {
 		EXPECT(s3_case_write(&c->rig, i * OBJECT_BYTES, 1) == 0, "a write");
@@ -98,8 +95,7 @@ static void check_flush_cost(struct fault_case *c, const void *arg)
 static void check_flush_refused(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "lease: 60s"))
+	if (!s3_case_begin(c, S3_CASE_NEW "lease: 60s"))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	web_tell(c, "set conditional=none");
@@ -114,8 +110,7 @@ static void check_flush_refused(struct fault_case *c, const void *arg)
 static void check_renewal_fails(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: fail"))
+	if (!s3_case_begin(c, S3_CASE_NEW "on_disconnect: fail"))
 		return;
 	web_tell(c, "fault status 2 503");
 	for (unsigned i = 0; i < 1000 && web_count(c, "left") > 0; i++)
@@ -133,8 +128,7 @@ static void check_renewal_fails(struct fault_case *c, const void *arg)
 static void check_clock(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	web_tell(c, "set clock=7230");
 	case_submit_all(c, BACKEND_WRITE, 4096);

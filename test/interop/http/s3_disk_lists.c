@@ -135,8 +135,7 @@ static void check_flushed_again(struct fault_case *c, const void *arg)
 static void check_flushed_late(struct fault_case *c, const void *arg)
 {
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW "on_disconnect: fail"))
+	if (!s3_case_begin(c, S3_CASE_NEW "on_disconnect: fail"))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
 	/* Nothing is due for the third of a lease. */
@@ -157,20 +156,13 @@ static void check_flushed_late(struct fault_case *c, const void *arg)
  */
 static void check_adopted(struct fault_case *c, const void *arg)
 {
-	struct rig_params params = {
-		.ops = backend_find("s3-disk"),
-		.name = "test",
-		.block_bytes = 512,
-		.queue_nr = 1,
-		.depth = CASE_DEPTH,
-	};
+	struct rig_params params;
 
 	(void)arg;
-	s3_case_serve(c);
-	if (!s3_case_open(c, S3_CASE_NEW))
+	if (!s3_case_begin(c, S3_CASE_NEW))
 		return;
 	EXPECT(s3_case_write(&c->rig, 0, 1) == 0, "a write");
-	params.yaml = s3_case_yaml(c, S3_CASE_NEW);
+	params = s3_case_params(c, "test", S3_CASE_NEW);
 	params.stored_fds[0] = dup(backend_stored_fd(c->rig.device, 0));
 	rig_crash(&c->rig);
 	web_tell(c, "set list=short");

@@ -113,6 +113,8 @@ static enum backend_submit gate_submit(struct backend_io *io)
 
 	if (gate->answers_at_once) {
 		io->result = io->offset_bytes ? -EIO : 0;
+		if (io->op == BACKEND_READ && io->result == 0)
+			memset(io->buf, 0, io->length_bytes);
 		io->throttle_ns = 7;
 		return BACKEND_DONE;
 	}

@@ -161,6 +161,9 @@ static void test_memory_under_a_filter_is_refused(void **state)
 	users[0].below.config = &chunk_bytes;
 	users[0].below.child = &low;
 	begin_open(&users[0]);
+	/* The stripe looks for labels. */
+	TURN_UNTIL(gates[0].out_nr == 1);
+	gate_complete(&gates[0], -EIO);
 	assert_int_equal(end_of(&users[0]), -EINVAL);
 	TURN_UNTIL(gates[0].closed_nr == 1);
 }

@@ -397,6 +397,8 @@ static void test_rests_with_two_nodes(void **state)
 	users[0].spec = (struct backend_spec){ .ops = &backend_stripe,
 					       .config = &chunk_bytes,
 					       .child = &shared[0] };
+	/* The stripe looks for labels. */
+	gates[0].answers_at_once = true;
 	start(&users[0]);
 	TURN_UNTIL(backend_queue_rest(users[0].queue));
 	close_queue(&users[0]);

@@ -149,6 +149,61 @@ static void test_what_is_refused(void **state)
 	expect_refused(judge(written(STRIPE_LABEL_NEW, 7, 3, 1), a, c), "give them as 2, 1, 3");
 }
 
+/* One too many is empty, or has other data: it is the number that is wrong. */
+static void test_one_too_many(void **state)
+{
+	const struct stripe_label a = ready(7, 2, 0), b = ready(7, 2, 1);
+	const enum stripe_label_kind others[] = { STRIPE_LABEL_NONE, STRIPE_LABEL_FOREIGN,
+						  STRIPE_LABEL_DAMAGED };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++) {
+		expect_refused(judge(a, b, of_kind(others[i])), "made of 2 backends, and has 3");
+		expect_refused(judge(of_kind(others[i]), a, b), "made of 2 backends, and has 3");
+	}
+	/* Where they do not agree, they are of different stripes. */
+	expect_refused(judge(ready(7, 3, 0), ready(7, 3, 1), ready(8, 2, 0)),
+		       "backends 1 and 3 belong to different");
+}
+
+/* Without `verify`: the words of a refusal, or "". */
+static const char *unwanted(struct stripe_label a, struct stripe_label b, struct stripe_label c)
+{
+	const struct stripe_label labels[] = { a, b, c };
+	bool is_unwanted;
+
+	words[0] = '\0';
+	is_unwanted = stripe_labels_unwanted(labels, 3, words, sizeof(words));
+	assert_int_equal(is_unwanted, words[0] != '\0');
+	return words;
+}
+
+static void test_labels_without_verify(void **state)
+{
+	const struct stripe_label a = ready(7, 3, 0), b = ready(7, 3, 1), c = ready(7, 3, 2);
+	const struct stripe_label none = of_kind(STRIPE_LABEL_NONE),
+				  data = of_kind(STRIPE_LABEL_FOREIGN),
+				  damaged = of_kind(STRIPE_LABEL_DAMAGED),
+				  unread = of_kind(STRIPE_LABEL_UNREAD),
+				  new = written(STRIPE_LABEL_NEW, 7, 3, 1);
+
+	(void)state;
+	assert_non_null(strstr(unwanted(a, b, c), "set verify: true"));
+	assert_non_null(strstr(unwanted(c, a, b), "set verify: true"));
+	assert_non_null(strstr(unwanted(none, a, b), "set verify: true"));
+	assert_non_null(strstr(unwanted(a, data, ready(8, 2, 1)), "set verify: true"));
+	assert_non_null(strstr(unwanted(a, damaged, none), "set verify: true"));
+	assert_non_null(strstr(unwanted(damaged, damaged, none), "set verify: true"));
+	assert_non_null(strstr(unwanted(a, new, new), "set verify: true"));
+	assert_non_null(strstr(unwanted(none, b, unread), "backend 3 of the stripe cannot be"));
+	/* The others were replaced, or the data of the device begin with a label. */
+	assert_non_null(strstr(unwanted(a, none, none), "one backend alone has the label"));
+	assert_non_null(strstr(unwanted(data, data, c), "set verify: true"));
+	assert_non_null(strstr(unwanted(none, damaged, none), "verify: ignore"));
+	assert_string_equal(unwanted(none, data, none), "");
+	assert_string_equal(unwanted(unread, unread, data), "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +212,8 @@ int main(void)
 		cmocka_unit_test(test_a_damaged_one),
 		cmocka_unit_test(test_a_set_is_made),
 		cmocka_unit_test(test_what_is_refused),
+		cmocka_unit_test(test_one_too_many),
+		cmocka_unit_test(test_labels_without_verify),
 	};
 
 	return cmocka_run_group_tests_name("stripe_label", tests, NULL, NULL);

@@ -33,12 +33,17 @@ static void test_bad(void **state)
 	    "f:7:15: token_file: user is there too: say one of them\n");
 }
 
+#define HEADER_NAME_63 "x23456789012345678901234567890123456789012345678901234567890123"
+
 static void test_bad_headers(void **state)
 {
 	(void)state;
 	bad(URL "  headers: {Range: \"bytes=0-\"}\n",
 	    "f:5:12: headers: Range: ublkd sets this one by itself\n");
 	bad(URL "  headers: {\"a b\": c}\n", "f:5:12: headers: a b: no name of a header\n");
+	/* A long name ends at a letter. */
+	bad(URL "  headers: {\"" HEADER_NAME_63 "\u00e4b\": c}\n",
+	    "f:5:12: headers: " HEADER_NAME_63 ": no name of a header\n");
 	bad(URL "  headers: {a: [b]}\n", "f:5:12: headers: a: expected a text of one line\n");
 	bad(URL "  headers: {a: \"b\\nc\"}\n", "f:5:12: headers: a: expected a text of one line\n");
 	bad(URL "  headers: [a]\n", "f:5:12: headers: expected a map of headers: {NAME: VALUE}\n");

@@ -329,6 +329,40 @@ static void test_cancelled_while_it_blocks(void **state)
 	assert_string_equal(order, "open close ");
 }
 
+/* A helper closes what was opened, and that takes its time: why it failed is known already. */
+static void test_words_before_the_close(void **state)
+{
+	uint64_t until_ns = ring_clock_ns() + 20 * NS_PER_SEC, ends_ns;
+	struct backend_life_look look = { 0 };
+
+	(void)state;
+	headed.close_blocks = true;
+	begin_open();
+	while (leaves[0].out_nr == 0) {
+		assert_true(ring_clock_ns() < until_ns);
+		reactor_turn(&rig.reactor, false);
+	}
+	backend_life_look(walk.life, &look);
+	assert_int_equal(look.ends_ns, 0);
+	assert_string_equal(look.waits_for, "");
+	leaf_complete(0, -EIO);
+	do {
+		assert_true(ring_clock_ns() < until_ns);
+		reactor_turn(&rig.reactor, false);
+		backend_life_look(walk.life, &look);
+	} while (!look.tid);
+	assert_string_equal(look.waits_for, "headed: EIO");
+	ends_ns = look.ends_ns;
+	assert_in_range(ends_ns, 1, ring_clock_ns());
+	/* It does not move on: who waits a moment for the end waits once. */
+	backend_life_look(walk.life, &look);
+	assert_int_equal(look.ends_ns, ends_ns);
+	assert_int_equal(walk.done_nr, 0);
+	sem_post(&go_on);
+	turn_until_done();
+	assert_string_equal(walk.words, "headed: EIO");
+}
+
 static void test_dropped_while_it_blocks(void **state)
 {
 	(void)state;
@@ -430,6 +464,7 @@ int main(void)
 		LIFE(test_cannot_grow),
 		HELPED(test_threads),
 		HELPED(test_cancelled_while_it_blocks),
+		HELPED(test_words_before_the_close),
 		HELPED(test_dropped_while_it_blocks),
 		HELPED(test_dropped_while_it_waits),
 		HELPED(test_dropped_at_home),

@@ -123,6 +123,37 @@ static void test_stripe_sizes(void **state)
 	assert_int_equal(backend_size_now(rig.device, &bytes, error, sizeof(error)), -EOPNOTSUPP);
 }
 
+/* A backend ends within a block: nothing behind its last whole chunk is the device's. */
+static void test_stripe_leaves_out(void **state)
+{
+	const uint64_t odd_bytes = (1 << 20) + 3491, whole_bytes = (1 << 20) + 3072;
+	struct backend_device *child;
+	char words[BACKEND_NOTE_BYTES];
+
+	(void)state;
+	leaves[0].size_bytes = leaves[1].size_bytes = whole_bytes;
+	open_stripe(2);
+	assert_int_equal(rig.device->limits.size_bytes, 2 << 20);
+	child = rig.device->child;
+	assert_false(backend_note(rig.device, 0, words));
+	child->tail.found_bytes = odd_bytes;
+	assert_true(backend_note(rig.device, 0, words));
+	assert_string_equal(words, "the storage ends within a block of 512 bytes: its last 3491 "
+				   "bytes are left out");
+	/* Which is only read: with zeroes up to the end of the block. */
+	child->limits.size_bytes = whole_bytes + 512;
+	assert_int_equal(backend_left_out(child), 3491);
+	/* A smaller size was configured. */
+	child->tail.found_bytes = odd_bytes + 4096;
+	assert_int_equal(backend_left_out(child), 0);
+	/* It ends with a block: such a remainder is no surprise. */
+	child->tail.found_bytes = whole_bytes;
+	assert_int_equal(backend_left_out(child), 0);
+	/* Nobody has said how large its blocks are. */
+	child->open_params.logical_block_bytes = 0;
+	assert_int_equal(backend_left_out(child), 0);
+}
+
 /* ---- the configuration ---- */
 
 static void check_spec(const char *yaml, const char *text, const char *errors)
@@ -218,6 +249,7 @@ int main(void)
 		RIG(test_stripe_piece_fails),
 		RIG(test_stripe_cancel),
 		RIG(test_stripe_sizes),
+		RIG(test_stripe_leaves_out),
 		cmocka_unit_test(test_config),
 		cmocka_unit_test(test_config_bomb),
 		cmocka_unit_test(test_config_sizes),
