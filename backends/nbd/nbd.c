@@ -127,6 +127,7 @@ const struct backend backend_nbd = {
 	.cancel = nbd_cancel,
 	.wait = nbd_wait,
 	.identity = nbd_identity,
+	.places = nbd_places,
 	.failure = nbd_failure,
 	.connection = nbd_look,
 };

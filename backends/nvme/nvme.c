@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "storage/sharing.h"
 #include "storage/registry.h"
 
 /* Of each connection. */
@@ -162,6 +163,7 @@ const struct backend backend_nvme_tcp = {
 	.cancel = nvme_cancel,
 	.wait = nvme_wait,
 	.identity = nvme_identity,
+	.places = backend_places_by_identity,
 	.failure = nvme_failure,
 	.connection = nvme_look,
 	.resize = &nvme_resize,
