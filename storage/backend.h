@@ -92,6 +92,7 @@ enum backend_news {
 
 #define BACKEND_ERROR_BYTES 256
 #define BACKEND_IDENTITY_BYTES 96
+#define BACKEND_PLACES_MAX 10u
 
 struct backend_device {
 	const struct backend *ops;
@@ -114,6 +115,7 @@ struct backend_device {
 	void (*hears)(void *arg, enum backend_news news);
 	void *hears_arg;
 	struct backend_spec *resolved;	 /* life.c: of the top, the spec when it is its own */
+	struct backend_claim *claim;	 /* sharing.c: of a leaf that has places */
 	struct backend_tail tail;	 /* resize.h: where its storage ends within a block */
 	const char *note;		 /* out: what its user is told; static. NULL: none */
 	char path[BACKEND_PATH_BYTES];	 /* tree.c: name, when it is not the opener's */
@@ -288,6 +290,11 @@ struct backend {
 	 * device, for other nodes do not pass on what the driver alone knows of its requests.
 	 */
 	bool is_zoned, has_integrity;
+	/*
+	 * It keeps some of its children's bytes, or something about them: while it is open nobody
+	 * else may write them, or read there what was written (sharing.h).
+	 */
+	bool alone_below;
 	bool is_bytewise; /* a leaf whose requests may begin and end at any byte */
 	/* Of has_integrity: the metadata of so many bytes, in blocks of so many. */
 	uint32_t (*metadata_bytes)(const void *config, uint32_t bytes, uint32_t block_bytes);
@@ -393,6 +400,14 @@ struct backend {
 	 * bytes out over them; whose they are is the core's to add.
 	 */
 	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
+	/*
+	 * Any thread, when it has just been opened. Of a leaf that several devices of a process
+	 * can open at a time: hashes of the places where its bytes are. Two leaves have the same
+	 * bytes when one of them is equal. Returns how many, at least 1. NULL: its bytes are
+	 * nobody else's, or a lock says so (sharing.h).
+	 */
+	unsigned (*places)(const struct backend_device *device,
+			   uint64_t ret_places[static BACKEND_PLACES_MAX]);
 	/*
 	 * A descriptor that must outlive the process, or content is lost, or a lock: the fd store
 	 * (fd_store_put says which it takes) holds it, and it comes back in open_params.stored_fd.

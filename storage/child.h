@@ -65,7 +65,8 @@ struct backend_spec {
 	unsigned as_idx;
 	/* Of each row of ops->children, the word that stands there; NULL: none does. */
 	const char *word[BACKEND_CHILD_OPTIONS_MAX];
-	struct config_pos path_pos; /* of a leaf's path_option in the configuration, for messages */
+	/* Of a leaf's path_option, or URI, in the configuration: for messages. */
+	struct config_pos path_pos;
 };
 
 #endif

@@ -85,6 +85,11 @@ static void grow_to(_Atomic uint32_t *count, uint32_t value)
 		;
 }
 
+void backend_owed_take(const struct backend_device *child, uint32_t losses)
+{
+	grow_to(&child->owed->told, losses);
+}
+
 /* With it those below, of which not each has had a FLUSH: what is told need not be told again. */
 static void settle(const struct backend_device *device)
 {

@@ -72,6 +72,13 @@ uint32_t backend_losses(const struct backend_device *device);
 /* Any thread: a failed FLUSH has still to be told. */
 bool backend_is_owed(const struct backend_device *device);
 
+/*
+ * Any thread, for the node above, which has seen by backend_losses what its child has lost, and has
+ * done what there is to do: its FLUSHes of the child that begin after this fail for later losses
+ * alone. What it owes itself stays as it is.
+ */
+void backend_owed_take(const struct backend_device *child, uint32_t losses);
+
 /* Any thread: a good FLUSH of it has followed, since backend_losses has said this. */
 bool backend_is_settled(const struct backend_device *device, uint32_t losses);
 

@@ -1,4 +1,7 @@
 /*
+ * What several devices have: a tree that they share by a node, or one storage, each by a tree of
+ * its own.
+ *
  * A node over a tree that several devices share. To the device it is a leaf: the tree below it is
  * opened once, by itself, for all of them, and has one queue, on a reactor of its own choice. In
  * the configuration it stands there as any other child does, in each of the devices.
@@ -44,5 +47,45 @@ static inline struct backend_device *backend_below(const struct backend_device *
  */
 const struct backend_spec *backend_spec_shares(const struct backend_spec *a,
 					       const struct backend_spec *b, bool only_another);
+
+/* ---- one storage in several devices ---- */
+
+/*
+ * Without such a node devices are kept from each other's storage where nothing else does it: files
+ * are locked, an s3-disk has a lease; two devices on one NBD export, NVMe namespace or RBD image
+ * would not hear of each other. A leaf claims its storage while it is open (struct backend's
+ * places).
+ *
+ * Two devices may have one storage when both only read it, or when it is to both what it is to two
+ * hosts: bytes and no more. They may not when one writes and
+ *
+ *   - a node above it in one of them keeps something of those bytes or about them, as a cache or an
+ *     image does (struct backend's alone_below), or
+ *   - one of them is being stopped, or was to be and has stayed: who starts the other takes it for
+ *     gone.
+ *
+ * Any thread.
+ */
+
+/* All there are in this process: only for a simulator, which ends it without closing anything. */
+extern struct list_node backend_claims;
+
+/* Of a leaf by its identity: for struct backend's places. */
+unsigned backend_places_by_identity(const struct backend_device *leaf,
+				    uint64_t ret_places[static BACKEND_PLACES_MAX]);
+
+/*
+ * tree.c: of each device that has just been opened, and before it is closed. 0, also when it claims
+ * nothing; -EBUSY with device->error set: another one has its storage, which the words name; or
+ * -ENOMEM.
+ */
+int backend_claim(struct backend_device *device);
+void backend_unclaim(struct backend_device *device);
+
+/*
+ * From open to close: all that this tree writes is its own from now on (it is being stopped), or is
+ * so no longer. Not what it shares with other devices. Accepts NULL.
+ */
+void backend_claim_alone(const struct backend_device *top, bool alone);
 
 #endif

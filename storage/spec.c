@@ -17,6 +17,7 @@
 #include "base/assert.h"
 #include "base/errname.h"
 #include "base/util.h"
+#include "storage/word.h"
 
 /* What `type` may say: the registry, as an option like any other. */
 static void spec_type_option(struct option ret_table[static 2],
@@ -96,6 +97,8 @@ static int spec_parse_options(struct backend_spec *spec, const struct yaml_node 
 		spec->ops->check(config, map, e);
 	if (spec->ops->path_option)
 		spec->path_pos = yaml_pos(map, spec->ops->path_option->name);
+	else if (spec->ops->places && spec->ops->uri)
+		spec->path_pos = yaml_pos(map, spec->ops->uri->option->name);
 	return ret;
 }
 

@@ -71,6 +71,7 @@ struct backend_leaf_place {
 	/* The node above it that shares what is below with other devices (sharing.h), of several
 	 * the lowest; NULL: none. */
 	const struct backend_spec *shared;
+	bool alone; /* a node above it wants it alone: struct backend's alone_below */
 };
 
 /* The same; *place says of the device what it says of the leaf when there is one. */
@@ -79,6 +80,9 @@ const struct backend_spec *backend_spec_leaf_at(const struct backend_spec *spec,
 
 /* The file that holds the bytes of a leaf, by its path as configured; NULL: it has none. */
 const char *backend_spec_leaf_path(const struct backend_spec *leaf);
+
+/* The URI of a leaf that several devices can open at a time (places); NULL: it has none. */
+const char *backend_spec_leaf_uri(const struct backend_spec *leaf);
 
 /* What the content of all leaves may come to use of the machine's memory; saturates. */
 uint64_t backend_spec_memory_bytes(const struct backend_spec *spec);

@@ -5,6 +5,7 @@
 #include "storage/spec.h"
 
 #include "base/util.h"
+#include "storage/word.h"
 
 /* Whether a node is only read, by what is above it and by where it stands there. */
 static bool spec_is_only_read(const struct backend_spec *spec, bool above)
@@ -34,6 +35,7 @@ static const struct backend_spec *spec_find_leaf(const struct backend_spec *spec
 	here.is_only_read = spec_only_reads(spec, here.is_only_read);
 	if (spec->child && spec->ops->shared)
 		here.shared = spec;
+	here.alone |= spec->child && spec->ops->alone_below;
 	for (const struct backend_spec *child = spec->child; child && !leaf; child = child->sibling)
 		leaf = spec_find_leaf(child, idx, &here);
 	if (leaf)
@@ -54,11 +56,21 @@ const struct backend_spec *backend_spec_leaf(const struct backend_spec *spec, un
 	return backend_spec_leaf_at(spec, idx, &place);
 }
 
+static const char *leaf_text(const struct backend_spec *leaf, const struct option *o)
+{
+	return o && leaf->config ? *(char *const *)((uintptr_t)leaf->config + o->offset) : NULL;
+}
+
 const char *backend_spec_leaf_path(const struct backend_spec *leaf)
 {
-	const struct option *o = leaf->ops ? leaf->ops->path_option : NULL;
+	return leaf_text(leaf, leaf->ops ? leaf->ops->path_option : NULL);
+}
 
-	return o && leaf->config ? *(char *const *)((uintptr_t)leaf->config + o->offset) : NULL;
+const char *backend_spec_leaf_uri(const struct backend_spec *leaf)
+{
+	bool has_uri = leaf->ops && leaf->ops->places && leaf->ops->uri;
+
+	return leaf_text(leaf, has_uri ? leaf->ops->uri->option : NULL);
 }
 
 uint64_t backend_spec_memory_bytes(const struct backend_spec *spec)

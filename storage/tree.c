@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/sharing.h"
 #include "storage/life_internal.h"
 #include "storage/node.h"
 #include "storage/spec.h"
@@ -320,16 +321,20 @@ int backend_device_open(struct backend_device *device)
 
 int backend_device_opened(struct backend_device *device)
 {
+	int ret;
+
 	device->open = true;
 	/* Again: its open may have found a loss, or named a child that has copies. */
 	backend_owed_open(device);
-	return check_limits(device);
+	ret = backend_claim(device);
+	return ret < 0 ? device_open_result(device, ret) : check_limits(device);
 }
 
 void backend_device_close(struct backend_device *device)
 {
 	if (device->touched && device->ops->close)
 		device->ops->close(device);
+	backend_unclaim(device);
 	device->touched = device->open = false;
 }
 

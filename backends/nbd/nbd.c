@@ -128,6 +128,7 @@ const struct backend backend_nbd = {
 	.wait = nbd_wait,
 	.identity = nbd_identity,
 	.stored_fd = nbd_stored_fd,
+	.places = nbd_places,
 	.failure = nbd_failure,
 	.connection = nbd_look,
 };

@@ -73,6 +73,8 @@ struct nbd_device {
 	struct tls_credentials *tls;
 	struct nbd_found found;
 	struct nbd_examine *question; /* while it opens */
+	/* nbd_places: of the address as configured, and of each that it stands for. */
+	uint64_t place[1 + NET_ADDRESS_NR_MAX];
 	unsigned conns_per_queue;
 	/* The server came back as another one: nothing is served any more, until it is opened anew.
 	 */
@@ -134,6 +136,8 @@ void nbd_cancel_async(struct backend_visit *visit);
 void nbd_close(struct backend_device *device);
 void nbd_identity(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 int nbd_stored_fd(const struct backend_device *device);
+unsigned nbd_places(const struct backend_device *device,
+		    uint64_t ret_places[static BACKEND_PLACES_MAX]);
 
 /* nbd_options.c */
 /*

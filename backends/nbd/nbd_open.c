@@ -8,6 +8,7 @@
  * configured.
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,80 @@ static void tell_read_only(const struct backend_device *device, const struct nbd
 			 device->name);
 }
 
+/* ---- places ---- */
+
+/* On one machine these two are one server. */
+static bool is_loopback(const struct sockaddr_in6 *in6)
+{
+	const struct in6_addr v4 = { .s6_addr = { [10] = 255, 255, 127, 0, 0, 1 } };
+
+	return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) ||
+	       memcmp(&in6->sin6_addr, &v4, sizeof(v4)) == 0;
+}
+
+/* An address of IPv4 as IPv6 has it. */
+static struct sockaddr_in6 as_in6(const struct net_address *address)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)&address->name;
+	struct sockaddr_in6 in6 = { .sin6_port = in->sin_port };
+
+	if (address->name.ss_family == AF_INET6)
+		return *(const struct sockaddr_in6 *)&address->name;
+	in6.sin6_addr.s6_addr[10] = in6.sin6_addr.s6_addr[11] = 255;
+	memcpy(&in6.sin6_addr.s6_addr[12], &in->sin_addr, sizeof(in->sin_addr));
+	return in6;
+}
+
+static uint64_t hash_internet(uint64_t hash, const struct net_address *address)
+{
+	struct sockaddr_in6 in6 = as_in6(address);
+
+	if (is_loopback(&in6))
+		in6.sin6_addr = (struct in6_addr)IN6ADDR_LOOPBACK_INIT;
+	hash = hash_bytes(hash, &in6.sin6_port, sizeof(in6.sin6_port));
+	return hash_bytes(hash, &in6.sin6_addr, sizeof(in6.sin6_addr));
+}
+
+/* Whatever links lead to the socket. */
+static uint64_t hash_socket(uint64_t hash, const struct net_host *server)
+{
+	char *full = server->path[0] ? realpath(server->path, NULL) : NULL;
+
+	hash = full ? hash_text(hash, full) : hash_bytes(hash, server->path, server->path_bytes);
+	free(full);
+	return hash;
+}
+
+static void find_places(struct nbd_device *nbd)
+{
+	const struct net_addresses *addresses = &nbd->found.addresses;
+	uint64_t export = hash_text(HASH_START, nbd->uri.export_name);
+
+	nbd->place[0] = hash_text(export, nbd->address);
+	for (unsigned i = 0; i < addresses->nr; i++) {
+		const struct net_address *a = &addresses->address[i];
+
+		if (nbd->uri.server.kind == NET_TCP)
+			nbd->place[1 + i] = hash_internet(export, a);
+		else if (nbd->uri.server.kind == NET_UNIX)
+			nbd->place[1 + i] = hash_socket(export, &nbd->uri.server);
+		else
+			nbd->place[1 + i] = nbd->place[0];
+	}
+}
+
+unsigned nbd_places(const struct backend_device *device,
+		    uint64_t ret_places[static BACKEND_PLACES_MAX])
+{
+	const struct nbd_device *nbd = device->priv;
+	unsigned nr = 1 + nbd->found.addresses.nr;
+
+	memcpy(ret_places, nbd->place, nr * sizeof(nbd->place[0]));
+	return nr;
+}
+
+/* ---- opening ---- */
+
 int nbd_open(struct backend_device *device)
 {
 	struct nbd_device *nbd = device->priv;
@@ -104,8 +179,11 @@ int nbd_open(struct backend_device *device)
 	ret = nbd_credentials_new(&nbd->uri, &nbd->tls, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
-	return net_host_find(&nbd->uri.server, &nbd->found.addresses, device->error,
-			     sizeof(device->error));
+	ret = net_host_find(&nbd->uri.server, &nbd->found.addresses, device->error,
+			    sizeof(device->error));
+	if (ret == 0)
+		find_places(nbd);
+	return ret;
 }
 
 /* Who served it before may have left writes that no flush has covered. */

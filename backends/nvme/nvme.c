@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "storage/sharing.h"
 #include "storage/registry.h"
 
 /* Of each connection. */
@@ -163,6 +164,7 @@ const struct backend backend_nvme_tcp = {
 	.wait = nvme_wait,
 	.identity = nvme_identity,
 	.stored_fd = nvme_stored_fd,
+	.places = backend_places_by_identity,
 	.failure = nvme_failure,
 	.connection = nvme_look,
 	.resize = &nvme_resize,

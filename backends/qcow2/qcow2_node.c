@@ -207,6 +207,7 @@ const struct backend backend_qcow2 = {
 	.test_options = "create: true\nsize: 2MiB\ncluster_size: 4KiB",
 	.sizes_itself = true,
 	.is_image_format = true,
+	.alone_below = true,
 	.children = qcow2_children,
 	.own_nr = QCOW2_OWN_NR,
 	.own_bytes = QCOW2_OWN_BYTES,

@@ -15,6 +15,7 @@
 
 #include "base/counter.h"
 #include "base/util.h"
+#include "storage/sharing.h"
 #include "storage/registry.h"
 
 /* ---- answers ---- */
@@ -344,6 +345,7 @@ const struct backend backend_rbd = {
 	.cancel = ceph_cancel,
 	.wait = ceph_wait,
 	.identity = ceph_identity,
+	.places = backend_places_by_identity,
 	.stored_fd = ceph_stored_fd,
 	.settle = ceph_settle,
 	.abandon = ceph_abandon,

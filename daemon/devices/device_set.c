@@ -33,7 +33,7 @@
 #include "daemon/devices/device_set_internal.h"
 #include "daemon/devices/device_notes.h"
 #include "daemon/devices/old_driver.h"
-#include "daemon/devices/old_driver.h"
+#include "storage/sharing.h"
 
 /* Between two looks at what cannot be adopted or asked for yet. */
 #define RETRY_SECONDS .01
@@ -162,20 +162,23 @@ struct member *device_set_adopt(struct device_set *set, struct state_record *rec
 	return m;
 }
 
-/* Not before all stops have ended. */
+/* Not before all stops have ended; a new one also not before those that begin after an adoption. */
 static void start_waiting(struct device_set *set)
 {
+	bool one_is_to_stop = false;
+
 	list_for_each (node, &set->members) {
 		const struct member *m = list_entry(node, struct member, node);
 
 		if (m->state == MEMBER_STOPPING && !m->late)
 			return;
+		one_is_to_stop |= m->stop_when_live && !m->late;
 	}
 	/* A member that cannot start may leave the device set at once. */
 	list_for_each_safe (node, next, &set->members) {
 		struct member *m = list_entry(node, struct member, node);
 
-		if (m->state == MEMBER_WAITING)
+		if (m->state == MEMBER_WAITING && (m->past || !one_is_to_stop))
 			device_set_start(set, m);
 	}
 }
@@ -187,6 +190,7 @@ void device_set_stop_member(struct device_set *set, struct member *m, bool force
 	int ret;
 
 	m->state = MEMBER_STOPPING;
+	backend_claim_alone(member_backend(m), true);
 	ret = device_stop(m->device, force, DEVICE_SET_STOP_DEADLINE_NS(set->stop_timeout_ns));
 	ASSERT(ret == 0 || ret == -EALREADY);
 	if (ret == 0)

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "daemon/devices/device_notes.h"
 #include "daemon/devices/device_set_internal.h"
+#include "storage/sharing.h"
 #include "storage/spec.h"
 
 /* ---- resize ---- */
@@ -204,6 +205,7 @@ static void reload_member(struct device_set *set, struct member *m, struct setti
 		/* Cancels what an earlier reload wanted while it is being adopted. */
 		device_set_set_next(m, NULL);
 		m->stop_when_live = false;
+		backend_claim_alone(member_backend(m), false);
 		return;
 	}
 	if (!equal && reload_size(m, wanted))

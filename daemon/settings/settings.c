@@ -418,9 +418,11 @@ void device_settings_conflict(const struct device_settings *d, const struct devi
 	same = settings_same_file(d, other);
 	if (same)
 		config_errors_add(e, same->pos,
-				  "path: \"%s\" is the file of device \"%s\" (%s) too; they would "
+				  "%s: \"%s\" is the %s of device \"%s\" (%s) too; they would "
 				  "destroy each other's data",
-				  config_excerpt(same->path, excerpt), name, where);
+				  same->is_uri ? "uri" : "path",
+				  config_excerpt(same->path, excerpt),
+				  same->is_uri ? "storage" : "file", name, where);
 }
 
 struct device_settings *device_settings_ref(struct device_settings *d)

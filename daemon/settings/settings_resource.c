@@ -54,8 +54,8 @@ static int look_at(struct settings_resource *r)
 {
 	struct stat st;
 
-	if (by_text || stat(r->path, &st) < 0) {
-		r->full = by_text ? strdup(r->path) : absolute(r->path);
+	if (by_text || r->is_uri || stat(r->path, &st) < 0) {
+		r->full = by_text || r->is_uri ? strdup(r->path) : absolute(r->path);
 		return r->full ? 0 : -ENOMEM;
 	}
 	r->exists = true;
@@ -65,7 +65,7 @@ static int look_at(struct settings_resource *r)
 	return 0;
 }
 
-/* False: it has no file. */
+/* False: it has no file, and no URI that could be that of another device. */
 static bool resource_from_leaf(struct settings_resource *r, const struct backend_spec *leaf,
 			       const struct backend_leaf_place *place)
 {
@@ -76,7 +76,12 @@ static bool resource_from_leaf(struct settings_resource *r, const struct backend
 		.pos = leaf->path_pos,
 		.only_read = place->is_only_read,
 		.shared = shared ? shared->ops->shared->name(shared->config) : NULL,
+		.alone = place->alone,
 	};
+	if (r->path)
+		return true;
+	r->path = backend_spec_leaf_uri(leaf);
+	r->is_uri = r->path;
 	return r->path;
 }
 
@@ -113,6 +118,8 @@ static bool resources_clash(const struct settings_resource *a, const struct sett
 {
 	if (a->only_read && b->only_read)
 		return false;
+	if (a->is_uri != b->is_uri || (a->is_uri && !a->alone && !b->alone))
+		return false;
 	/* That it is the same tree is told apart: device_settings_conflict. */
 	if (a->shared && b->shared && strcmp(a->shared, b->shared) == 0)
 		return false;
@@ -138,7 +145,9 @@ void settings_check_files(const struct device_settings *d, struct config_errors 
 
 	if (twice)
 		config_errors_add(e, twice->pos,
-				  "path: \"%s\" is the file of two backends of this device; they "
+				  "%s: \"%s\" is the %s of two backends of this device; they "
 				  "would destroy each other's data",
-				  config_excerpt(twice->path, excerpt));
+				  twice->is_uri ? "uri" : "path",
+				  config_excerpt(twice->path, excerpt),
+				  twice->is_uri ? "storage" : "file");
 }

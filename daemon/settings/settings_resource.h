@@ -1,4 +1,7 @@
-/* Which files a device's backends work on, to find two devices on one file. Main thread. */
+/*
+ * Which files a device's backends work on, and which URIs that storage/sharing.h tells apart, to
+ * find two devices on one of them. Main thread.
+ */
 #ifndef DAEMON_SETTINGS_SETTINGS_RESOURCE_H
 #define DAEMON_SETTINGS_SETTINGS_RESOURCE_H
 
@@ -13,6 +16,8 @@ struct device_settings;
 struct settings_resource {
 	const char *path; /* as configured; the spec's */
 	struct config_pos pos;
+	bool is_uri; /* path is one; nothing is looked at */
+	bool alone;  /* a URI: a node above it wants it alone */
 	bool exists, is_block;
 	bool only_read;	    /* by the device, or where it stands in it */
 	const char *shared; /* the name under which it is shared (storage/sharing.h), or NULL */

@@ -55,6 +55,8 @@ static void cache_aside_begin(struct cache_device *d)
 	d->keeps_nothing = d->control.job->op == BACKEND_CACHE_EMPTY;
 	/* What has failed before is tried again. */
 	d->clean_waits = false;
+	/* What the origin has lost before is no reason to fail what is written from now on. */
+	cache_look_for_losses(d);
 	/* Those that wait for fewer dirty blocks need not. */
 	cache_wake(d, &d->dirty_waiters);
 }

@@ -18,6 +18,7 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "storage/owed.h"
 
 static struct backend_device *cache_child(const struct cache_device *d, unsigned idx)
 {
@@ -46,7 +47,8 @@ static void cache_origin_lost(struct cache_device *d)
 		    "the origin of a cache has perhaps lost writes: what the cache had of them is "
 		    "dropped",
 		    "node=%s", d->device->name);
-	d->clean_lost = d->is_doubtful = true;
+	d->is_doubtful = true;
+	d->clean_lost |= d->cleaned_nr > 0 || (d->q && d->q->nr[CACHE_OWN_CLEAN] > 0);
 	cache_forget_unflushed(d);
 }
 
@@ -81,6 +83,9 @@ static bool cache_has_lost(struct cache_device *d, unsigned idx)
 	bool has = losses != d->losses[idx];
 
 	d->losses[idx] = losses;
+	/* Else the next FLUSH of the cleaner, or of a user who has heard of it, would fail. */
+	if (has && idx == CACHE_ORIGIN)
+		backend_owed_take(cache_child(d, idx), losses);
 	return has;
 }
 

@@ -186,6 +186,7 @@ const struct backend backend_cache = {
 	.data = BACKEND_DATA_ANY,
 	.test_options = "block: 16KiB",
 	.sizes_itself = true,
+	.alone_below = true,
 	.children = cache_children,
 	.own_nr = CACHE_OWN_NR,
 	.own_bytes = CACHE_BLOCK_BYTES_MAX,

@@ -10,7 +10,8 @@
  * Failure modes: a store that holds something else is refused, as is one whose dirty blocks would
  * be lost; what is only clean is dropped with a line in the log. A store that cannot be read or
  * written is refused: what it says of blocks could not be taken back. An open that fails leaves the
- * version that was noted, or after a drain notes the one that there is.
+ * version that was noted, or after a drain notes the one that there is. The FLUSH fails while a
+ * process takes over from another one: a loss of the origin, and it goes on (cache_lost.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -95,28 +96,42 @@ static void cache_open_unflushed(struct cache_visit *v, int result)
 	cache_open_fail(v, result, NULL);
 }
 
+/* The origin may have lost what the cache has of it. */
+static void cache_open_doubts(struct cache_visit *v)
+{
+	struct cache_device *d = v->d;
+
+	d->is_doubtful = true;
+	d->flushed_nr = 0;
+	d->ix = v->ix;
+	cache_forget_unflushed(d);
+	d->ix = NULL;
+}
+
+/* Users of a device that a process before had wait for it, and for what it alone has. */
 static void cache_open_flushed(struct cache_visit *v, int result)
 {
-	if (result == 0)
-		cache_version_note(v, cache_open_noted);
-	else if (v->has_drained)
+	if (result < 0 && v->has_drained) {
 		cache_version_close(v, result, cache_open_unflushed);
-	else
+		return;
+	}
+	if (result < 0 && !v->is_adopted) {
 		cache_open_fail(v, result, NULL);
+		return;
+	}
+	if (result < 0) {
+		log_warn("the origin of a cache that is taken over cannot be flushed: what the "
+			 "cache had of unflushed writes is dropped, but for dirty blocks",
+			 "node=%s error=%s", v->d->device->name, errname(result));
+		cache_open_doubts(v);
+	}
+	cache_version_note(v, cache_open_noted);
 }
 
 static void cache_open_flush(struct cache_visit *v)
 {
-	struct cache_device *d = v->d;
-
-	/* Of a process before it may have lost what the cache has of it. */
-	if (cache_losses_begin(d)) {
-		d->is_doubtful = true;
-		d->flushed_nr = 0;
-		d->ix = v->ix;
-		cache_forget_unflushed(d);
-		d->ix = NULL;
-	}
+	if (cache_losses_begin(v->d))
+		cache_open_doubts(v);
 	cache_visit_io(v, CACHE_ORIGIN, BACKEND_FLUSH, 0, 0, "flushing the origin",
 		       cache_open_flushed);
 }
@@ -139,6 +154,7 @@ static void cache_make(struct cache_visit *v)
 
 	cache_index_free(v->ix);
 	v->ix = NULL;
+	v->is_adopted = false;
 	v->wanted.generation = v->has_found ? v->found.generation + 1 : 1;
 	while (v->wanted.instance == 0)
 		if (getrandom(&v->wanted.instance, sizeof(v->wanted.instance), 0) < 0)

@@ -334,6 +334,7 @@ const struct backend backend_integrity = {
 	.test_options = "checksum: crc",
 	.sizes_itself = true,
 	.has_integrity = true,
+	.alone_below = true,
 	.metadata_bytes = integrity_metadata_bytes,
 	.children = integrity_children,
 	.check = integrity_check,

@@ -210,6 +210,7 @@ const struct backend backend_zoned = {
 	.test_options = "zones: {size: 64KiB, conventional: 62}",
 	.sizes_itself = true,
 	.is_zoned = true,
+	.alone_below = true,
 	.children = backend_one_child,
 	.own_nr = ZONED_OWN_NR,
 	.own_bytes = ZONE_PAGE_BYTES,

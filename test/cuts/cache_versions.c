@@ -537,6 +537,28 @@ static void check_adopt_again(void)
 	close(fd);
 }
 
+/* Its users wait for what it has alone: an origin that cannot be flushed keeps nobody out. */
+static void check_adopt_unflushed(void)
+{
+	int fd, ret;
+
+	if (!open_kind(BACKEND_VERSION_NONE, CACHE_WRITEBACK) || !make_dirty())
+		return;
+	fd = die();
+	origin->is_plain = false;
+	disk_fail_flushes(origin, 1);
+	ret = open_with(fd, 0);
+	EXPECT(ret == 0, "%s", rig.words);
+	if (ret < 0)
+		return;
+	EXPECT(cache()->ix->dirty_nr > 0 && cache()->is_doubtful, "nothing is dirty");
+	EXPECT(read_is(0, DIRTY_BYTES, VALUE_WRITTEN), "a byte is lost");
+	disk_fail_flushes(origin, 0);
+	origin->is_plain = true;
+	end_all();
+	close(fd);
+}
+
 /* Its store is owed a FLUSH, and has been given up: it is not to be trusted. */
 static void check_given_up_is_owed(void)
 {
@@ -593,6 +615,7 @@ int main(int argc, char **argv)
 		{ "... without a version", check_hangs_without_version },
 		{ "a version that is not said once", check_silent_once },
 		{ "memory of a store that was made anew since", check_adopt_again },
+		{ "memory of a cache whose origin cannot be flushed", check_adopt_unflushed },
 		{ "memory of a store that was given up, and is owed", check_given_up_is_owed },
 	};
 

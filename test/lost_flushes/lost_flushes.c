@@ -51,6 +51,9 @@ struct tree {
 #define QCOW2 QCOW2_OVER(BIG_DISK("a"))
 #define CACHE(mode, origin, store)                                                                 \
 	"type: cache\nmode: " mode "\nblock: 16KiB\nbackend: " origin "\nstore: " store
+#define CACHE_OVER(mode)                                                                           \
+	"{type: cache, block: 8KiB, mode: " mode                                                   \
+	", backend: " DISK("a") ", store: " SMALL_DISK("b") "}"
 
 static const struct tree trees[] = {
 	{ .name = "throttle",
@@ -100,6 +103,16 @@ static const struct tree trees[] = {
 	  .yaml = "type: stripe\nbackends: [{type: cache, block: 16KiB, backend: " QCOW2
 		  ", store: " SMALL_DISK("b") "}, {type: cache, block: 8KiB, backend: " DISK(
 			  "c") ", store: " SMALL_DISK("d") "}]" },
+	{ .name = "cache over cache, both writeback",
+	  .yaml = CACHE("writeback\ndirty_time: 1ms", CACHE_OVER("writeback, dirty_time: 1ms"),
+			SMALL_DISK("c")),
+	  .must_reopen = true },
+	{ .name = "cache over cache, writethrough over writeback",
+	  .yaml = CACHE("writethrough", CACHE_OVER("writeback, dirty_time: 1ms"), SMALL_DISK("c")),
+	  .must_reopen = true },
+	{ .name = "cache over cache, writeback over writethrough",
+	  .yaml = CACHE("writeback\ndirty_time: 1ms", CACHE_OVER("writethrough"), SMALL_DISK("c")),
+	  .must_reopen = true },
 	{ .name = "zoned over qcow2",
 	  .yaml = "type: zoned\nzones: {size: 64KiB, conventional: 62}\nbackend: " QCOW2,
 	  .must_reopen = true },

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "storage/backend.h"
 
 struct fake_outage {
@@ -231,7 +232,31 @@ static const struct backend fake_net = { .name = "net",
 					 .cancel_async = fake_net_cancel,
 					 .close = fake_net_close };
 
-const struct backend *const backend_registry[] = { &fake_null, &fake_mem, &fake_file, &fake_net,
+/* Several devices can open it at a time: its path is the place of its bytes. */
+static unsigned fake_places(const struct backend_device *device,
+			    uint64_t ret_places[static BACKEND_PLACES_MAX])
+{
+	const struct fake_config *config = device->config;
+
+	ret_places[0] = hash_text(HASH_START, config->path);
+	return 1;
+}
+
+static const struct backend fake_export = { .name = "export",
+					    .options = fake_file_options,
+					    .config_bytes = sizeof(struct fake_config),
+					    .open = fake_open,
+					    .places = fake_places };
+/* It has some of the bytes below it alone. */
+static const struct backend_child_option fake_child[] = {
+	{ .name = "backend", .nr_min = 1, .nr_max = 1 }, { .name = NULL }
+};
+static const struct backend fake_keeper = {
+	.name = "keeper", .options = fake_null_options, .children = fake_child, .alone_below = true
+};
+
+const struct backend *const backend_registry[] = { &fake_null,	 &fake_mem,    &fake_file,
+						   &fake_export, &fake_keeper, &fake_net,
 						   NULL };
 #else
 const struct backend *const backend_registry[] = { &fake_null, &fake_mem, &fake_file, NULL };

@@ -44,7 +44,7 @@ struct device {
 	struct ev_timer answer;
 	const void *config_seen; /* as given; still there when the device ends */
 	uint64_t size_bytes;
-	struct backend_device *backend; /* as opened; the tests' own is fake_backend */
+	struct backend_device *backend; /* as opened; what tests see is fake_backend */
 	struct device_resized resized;
 	struct ev_timer resize;
 	struct ev_timer snapshot; /* a change of them; all fail of tight... */
@@ -68,7 +68,8 @@ static uint64_t fake_slow_ns;	 /* of one more read; 0: there is none */
 static int fake_server_pid = 42; /* what the driver says */
 static bool fake_io_young;	 /* I/Os of all devices but stuck... were fetched just now */
 
-static struct backend_device *fake_backend;	   /* of every device */
+static struct backend_device *fake_backend;	   /* of every device, but when */
+static bool fake_has_opened;			   /* ... each has what was opened for it */
 static const char *fake_no = "the driver says no"; /* of sour... */
 static bool fake_resizing;			   /* what all devices say of themselves */
 static uint64_t fake_flags = 1u << 6;		   /* the driver's, of every device */
@@ -405,8 +406,7 @@ const char *device_error(const struct device *d)
 
 struct backend_device *device_backend(struct device *d)
 {
-	(void)d;
-	return fake_backend;
+	return fake_has_opened ? d->backend : fake_backend;
 }
 
 void device_info(const struct device *d, struct device_info *ret_info)

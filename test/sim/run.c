@@ -20,6 +20,7 @@
 #include "test/sim/ring_sim.h"
 #include "test/sim/slot.h"
 #include "test/sim/visits.h"
+#include "storage/sharing.h"
 #include "ublk/device/device.h"
 
 #define REACTOR_NR_MAX 3
@@ -269,6 +270,7 @@ static void die(void)
 	sim_rings_die();
 	for (unsigned i = 0; i < r.slot_nr; i++)
 		slot_killed(&r.slots[i]);
+	list_init(&backend_claims);
 	sim_owned_drop();
 	sim_fds_drop();
 	memset(&r.ctl, 0, sizeof(r.ctl));

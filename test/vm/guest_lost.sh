@@ -139,6 +139,26 @@ ok "cache: it forgets what the origin has" ublkctl cache drop vm
 ok "cache: ... which has B" has B 0 2
 stop_daemon
 
+# ---- a cache over a cache over an image: one loss is one failure ----
+
+serve 160M
+written_back() { echo "{type: cache, mode: writeback, dirty_time: 1h, block: $1, store: {type: file, path: /mnt/ram/$2, size: 32MiB, create: true}, backend: $3}"; }
+ok "caches: they start" device "$(written_back 32KiB upper "$(written_back 64KiB lower "$(image "$(nbd)")")")"
+ok "caches: A, flushed" fill A 0 4 conv=fsync
+ok "caches: B, acknowledged" fill B 2 4
+command die-at-flush
+ok "caches: a snapshot meets the loss" fails ublkctl snapshot create vm one
+ok "caches: ... of the server" lost
+ok "caches: the user's FLUSH fails" fails flush
+ok "caches: B again, flushed" fill B 2 4 conv=fsync
+ok "caches: then a snapshot is created" ublkctl snapshot create vm one
+ok "caches: C, flushed" fill C 2 4 conv=fsync
+ok "caches: the snapshot is applied" ublkctl snapshot apply vm one
+ok "caches: ... and has B" has B 2 4
+ok "caches: they are stopped" ublkctl del vm
+end_server
+rm /mnt/ram/upper /mnt/ram/lower
+
 # ---- an upgrade between the loss and the FLUSH ----
 
 if driver_has QUIESCE; then
@@ -153,6 +173,35 @@ if driver_has QUIESCE; then
 	ok "upgrade: ... fails the user's FLUSH" fails flush
 	ok "upgrade: B again, flushed" fill B 0 1 conv=fsync
 	ok "upgrade: B is there" has B 0 1
+	end_server
+
+	# What a cache has alone changes hands though its origin takes nothing.
+	serve 64M
+	trigger=/mnt/ram/trigger
+	failing="{type: error, errno: EIO, op: [read, write, flush], trigger: $trigger, backend: $(nbd)}"
+	ok "upgrade, cache: it starts" device "{type: cache, mode: writeback, dirty_time: 600s, block: 64KiB, backend: $failing, store: {type: file, path: /mnt/ram/store2, size: 32MiB, create: true}}"
+	ok "upgrade, cache: A, flushed" fill A 0 2 conv=fsync
+	reads_nr=0
+	reads() { reads_nr=$((reads_nr + 1)) && dd if="$(blk vm)" of=/dev/null bs=64k count=1 skip=$((100 + reads_nr)) iflag=direct status=none 2>/dev/null; }
+	touch $trigger
+	ok "upgrade, cache: the origin fails" wait_for 10 fails reads
+	ok "upgrade, cache: another daemon" ublkctl upgrade
+	ok "upgrade, cache: it is live" are_live vm
+	ok "upgrade, cache: ... and has A" has A 0 2
+	ok "upgrade, cache: its user hears of the FLUSH that failed" fails flush
+	ok "upgrade, cache: B, flushed" fill B 2 2 conv=fsync
+	ok "upgrade, cache: a kill" kill_daemon
+	ublkd --config "$work/vm.yaml" 2>>"$work/ublkd.log" &
+	daemon_pid=$!
+	ok "upgrade, cache: another daemon" wait_for 30 are_live vm
+	ok "upgrade, cache: ... has A" has A 0 2
+	ok "upgrade, cache: ... and B" has B 2 2
+	rm $trigger
+	ok "upgrade, cache: the origin is well" wait_for 10 reads
+	ok "upgrade, cache: its user hears of it" fails flush
+	ok "upgrade, cache: ... once" flush
+	ok "upgrade, cache: it is stopped" ublkctl del vm
+	ok "upgrade, cache: the origin has A and B" cmp -n $((4 << 20)) <(head -c $((2 << 20)) < <(yes A | tr -d '\n'); yes B | tr -d '\n') "$served"
 	end_server
 else
 	skip "upgrade" "an older driver cannot"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # In the guest: a device is stopped politely while its storage takes no writes. It stays, the reason is said, and each stop
 # after that is refused too, whoever asks, until a FLUSH of its user has succeeded; by force it is gone, and what that has lost is
-# said. A reload does not start another tree over bytes that a cache has alone.
+# said. A reload does not start another tree over bytes that a cache has alone, under whatever name.
 # Runs on: uml
 # By turns: 7.2
 # By turns: 6.12
@@ -152,5 +152,61 @@ ok "reload: A again, flushed" fill vm A 2 conv=fsync
 again() { kill -HUP "$daemon_pid" && plain_now; }
 ok "reload: then it is done" wait_for 20 again
 ok "reload: ... and the origin has A" has vm A 2
+stop_daemon
+
+# ---- a reload that brings another name ----
+
+# The origin is an export, which nothing locks. URI again: by another way to the same socket.
+mkdir /mnt/ram/server /mnt/ram/server/ctl
+truncate -s 32M /mnt/ram/server/disk
+ln -s server /mnt/ram/link
+python3 "$here/forgetful_server.py" /mnt/ram/server/socket /mnt/ram/server/disk /mnt/ram/server/ctl &
+server_pid=$!
+wait_for 10 test -S /mnt/ram/server/socket
+nbd() { echo "{type: nbd, uri: \"nbd+unix:///?socket=/mnt/ram/$1/socket\"}"; }
+behind="{type: error, errno: EIO, op: [read, write, flush], trigger: $trigger, backend: $(nbd server)}"
+written_back="{type: cache, mode: writeback, dirty_time: 600s, block: 64KiB, store: {type: file, path: /mnt/ram/store_nbd, size: 16MiB, create: true}, backend: $behind}"
+devices() { { echo devices: && printf -- '  - {%s}\n' "$@"; } >"$work/vm.yaml"; } # DEVICE...
+reload_to() { # DEVICE...
+	devices "$@"
+	kill -HUP "$daemon_pid"
+}
+refused_for() { logged "device did not start.*device=$1 error=.*its storage is also that of device .*vm.*$2"; }
+devices "name: vm, backend: $written_back"
+ok "name: a device with a cache starts" start_daemon "$work/vm.yaml"
+ok "name: ... and is live" wait_for 10 are_live vm
+ok "name: A, flushed" fill vm A 2 conv=fsync
+goes_bad vm
+reload_to "name: other, backend: $(nbd link)"
+ok "name: another name over the stale origin is refused" wait_for 10 refused_for other 'was to be stopped and is still there.*ublkctl del vm'
+ok "name: ... the device is live" are_live vm
+ok "name: ... and has A" has vm A 2
+device added "$(nbd link)"
+ok "name: add refuses it, too" says 1 'also that of device .*vm' ublkctl add -f "$work/added.yaml"
+ok "name: ... and attach" says 1 'also that of device .*vm' ublkctl attach "nbd+unix:///?socket=/mnt/ram/link/socket"
+goes_well vm
+ok "name: its user hears of it" says 1 'Input/output error' flushed vm
+ok "name: A again, flushed" fill vm A 2 conv=fsync
+goes_over() { kill -HUP "$daemon_pid" && are_live other; }
+ok "name: then the other one starts" wait_for 20 goes_over
+ok "name: ... and has A" has other A 2
+ok "name: ... the first is gone" gone vm
+ok "name: B, flushed" fill other B 2 conv=fsync
+
+# Without anything above it, too: whoever renames a device that is mounted wants one.
+exec {held}<"$(blk other)"
+reload_to "name: vm, backend: $(nbd server)"
+still_there() { logged 'device did not start.*device=vm error=.*device .*other.*was to be stopped and is still there'; }
+ok "name: in use, and renamed: both are not there at a time" wait_for 10 still_there
+exec {held}<&-
+goes_back() { kill -HUP "$daemon_pid" && are_live vm; }
+ok "name: ... when it is free the new one is" wait_for 20 goes_back
+ok "name: ... and has B" has vm B 2
+
+# What two hosts may do two devices may.
+reload_to "name: vm, backend: $(nbd server)" "name: second, backend: $(nbd link)"
+ok "name: two that only pass bytes on are both there" wait_for 10 are_live vm second
+stop_daemon
+kill $server_pid
 
 finish

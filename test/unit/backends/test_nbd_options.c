@@ -1,5 +1,10 @@
-/* What the user can say about an NBD server: `tls` and the URI together. */
+/*
+ * What the user can say about an NBD server: `tls` and the URI together; and which ways to a server
+ * lead to the same bytes.
+ */
 #include <arpa/inet.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "backends/nbd/nbd.h"
 #include "storage/spec.h"
@@ -181,6 +186,81 @@ static void test_kept(void **state)
 	settings_free(&s);
 }
 
+/* ---- where the bytes of an export are ---- */
+
+static unsigned find_places(const char *uri, uint64_t places[static BACKEND_PLACES_MAX])
+{
+	struct nbd_config config = { .uri = (char *)(uintptr_t)uri };
+	struct nbd_device nbd = { 0 };
+	struct backend_device device = { .config = &config, .priv = &nbd, .name = "d" };
+	unsigned nr;
+
+	if (nbd_open(&device) < 0)
+		fail_msg("%s: %s", uri, device.error);
+	nr = nbd_places(&device, places);
+	nbd_close(&device);
+	return nr;
+}
+
+static bool are_one(const char *a, const char *b)
+{
+	uint64_t a_places[BACKEND_PLACES_MAX], b_places[BACKEND_PLACES_MAX];
+	unsigned a_nr = find_places(a, a_places), b_nr = find_places(b, b_places);
+
+	for (unsigned i = 0; i < a_nr; i++)
+		for (unsigned j = 0; j < b_nr; j++)
+			if (a_places[i] == b_places[j])
+				return true;
+	return false;
+}
+
+static void test_places_tcp(void **state)
+{
+	(void)state;
+	assert_true(are_one("nbd://192.0.2.1/x", "nbd://192.0.2.1:10809/x"));
+	assert_true(are_one("nbd://192.0.2.1/x", "nbd://[::ffff:192.0.2.1]/x"));
+	assert_true(are_one("nbd://127.0.0.1/x", "nbd://[::1]/x"));
+	assert_true(are_one("nbd://127.0.0.1/x", "nbd:127.0.0.1:10809:exportname=x"));
+	assert_true(are_one("nbd://[2001:db8::1]/x", "nbd://[2001:db8:0:0::1]/x"));
+	assert_false(are_one("nbd://192.0.2.1/x", "nbd://192.0.2.1/y"));
+	assert_false(are_one("nbd://192.0.2.1/x", "nbd://192.0.2.2/x"));
+	assert_false(are_one("nbd://192.0.2.1/x", "nbd://192.0.2.1:10810/x"));
+	assert_false(are_one("nbd://127.0.0.1/x", "nbd://127.0.0.2/x"));
+	assert_false(are_one("nbd://127.0.0.1/x", "nbd+vsock://1/x"));
+}
+
+static void test_places_unix(void **state)
+{
+	char folder[] = "/tmp/test_nbd_placesXXXXXX", there[64], link[64], a[128], b[128];
+	FILE *file;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(there, sizeof(there), "%s/there", folder);
+	snprintf(link, sizeof(link), "%s/link", folder);
+	file = fopen(there, "w");
+	assert_non_null(file);
+	fclose(file);
+	assert_int_equal(symlink("there", link), 0);
+	snprintf(a, sizeof(a), "nbd+unix:///x?socket=%s", there);
+	snprintf(b, sizeof(b), "nbd+unix:///x?socket=%s", link);
+	assert_true(are_one(a, a));
+	assert_true(are_one(a, b));
+	snprintf(b, sizeof(b), "nbd+unix:///x?socket=%s/other", folder);
+	assert_true(are_one(b, b));
+	assert_false(are_one(a, b));
+	unlink(link);
+	unlink(there);
+	rmdir(folder);
+}
+
+static void test_places_vsock(void **state)
+{
+	(void)state;
+	assert_true(are_one("nbd+vsock://2/x", "nbd+vsock://2:10809/x"));
+	assert_false(are_one("nbd+vsock://2/x", "nbd+vsock://3/x"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +272,9 @@ int main(void)
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_equal),
 		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_places_tcp),
+		cmocka_unit_test(test_places_unix),
+		cmocka_unit_test(test_places_vsock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

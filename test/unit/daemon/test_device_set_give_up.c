@@ -1,5 +1,8 @@
-/* device set: devices that a dead daemon left are removed, in each phase; what the
- * end leaves; and what the storage of one that is gone has not. */
+/*
+ * device set: devices that a dead daemon left are removed, in each phase; what the end leaves; what
+ * the storage of one that is gone has not; and what is not started over the storage of one that
+ * stays.
+ */
 #define FAKE_PROBES
 #include "test/rig/device_set_adopt_rig.h"
 
@@ -250,6 +253,165 @@ static void test_a_loss_stops_a_reload(void **state)
 	assert_string_equal(state_of("a"), "live");
 }
 
+/* ---- over one storage, that nothing locks ---- */
+
+static int storage_setup(void **state)
+{
+	fake_has_opened = true;
+	return setup(state);
+}
+
+static int storage_teardown(void **state)
+{
+	int ret = teardown(state);
+
+	fake_has_opened = false;
+	return ret;
+}
+
+static void reload_yaml(const char *yaml)
+{
+	struct config_errors e;
+	struct settings s;
+
+	config_errors_init(&e, "f");
+	assert_int_equal(settings_parse_devices(&s, yaml, strlen(yaml), &e), 0);
+	config_errors_fini(&e);
+	device_set_reload(&device_set, &s);
+	settings_free(&s);
+	run();
+}
+
+#define STORAGE(fn) cmocka_unit_test_setup_teardown(fn, storage_setup, storage_teardown)
+#define EXPORT(place) "{type: export, path: " place "}"
+#define KEEPER(place) "{type: keeper, backend: " EXPORT(place) "}"
+#define DEVICE(name, backend) "{name: " name ", backend: " backend "}"
+
+static void check_refused(const char *name, const char *words)
+{
+	const struct member *m = device_set_find(&device_set, name);
+
+	assert_non_null(m);
+	assert_string_equal(member_state_name(m), "failed");
+	if (!strstr(m->error, words))
+		fail_msg("%s is not in: %s", words, m->error);
+}
+
+/* Also when neither keeps anything: who brings the second takes the first for gone. */
+static void check_renamed(const char *first, const char *second, const char *third)
+{
+	reload_yaml(first);
+	assert_string_equal(state_of("busy"), "live");
+	reload_yaml(second);
+	assert_string_equal(state_of("busy"), "live");
+	check_refused("b", "device \"busy\", which was to be stopped and is still there");
+	reload_yaml(third);
+	assert_string_equal(state_of("c"), "live");
+	check_refused("b", "(ublkctl del busy)");
+	/* It is gone: the next reload starts the other one. */
+	device_set_del(&device_set, device_set_find(&device_set, "busy"), true);
+	run();
+	reload_yaml(second);
+	assert_string_equal(state_of("b"), "live");
+	assert_string_equal(state_of("c"), "none");
+}
+
+static void test_one_that_stays_has_its_storage_alone(void **state)
+{
+	(void)state;
+	check_renamed("[" DEVICE("busy", EXPORT("x")) "]", "[" DEVICE("b", EXPORT("x")) "]",
+		      "[" DEVICE("b", EXPORT("x")) "," DEVICE("c", EXPORT("y")) "]");
+}
+
+static void test_one_that_stays_and_keeps_some_of_it(void **state)
+{
+	(void)state;
+	check_renamed("[" DEVICE("busy", KEEPER("x")) "]", "[" DEVICE("b", EXPORT("x")) "]",
+		      "[" DEVICE("b", EXPORT("x")) "," DEVICE("c", KEEPER("y")) "]");
+}
+
+/* It is wanted again: all is as before the reload that could not stop it. */
+static void test_one_that_is_wanted_again(void **state)
+{
+	(void)state;
+	reload_yaml("[" DEVICE("busy", EXPORT("x")) "]");
+	reload_yaml("[" DEVICE("b", EXPORT("x")) "]");
+	check_refused("b", "still there");
+	reload_yaml("[" DEVICE("busy", EXPORT("x")) "]");
+	reload_yaml("[" DEVICE("busy", EXPORT("x")) "," DEVICE("b", EXPORT("x")) "]");
+	assert_string_equal(state_of("b"), "live");
+	device_set_del(&device_set, device_set_find(&device_set, "busy"), true);
+	run();
+}
+
+/* Its stop does not end: what it has under way may still reach its storage. */
+static void test_one_that_is_late(void **state)
+{
+	(void)state;
+	reload_yaml("[" DEVICE("slow", EXPORT("x")) "]");
+	fake_release("slow");
+	run();
+	reload_yaml("[" DEVICE("b", EXPORT("x")) "]");
+	fake_late("slow");
+	run();
+	check_refused("b", "still there");
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "none");
+	reload_yaml("[" DEVICE("b", EXPORT("x")) "]");
+	assert_string_equal(state_of("b"), "live");
+}
+
+/* The usual reload: the stop succeeds, and what comes over the same storage starts behind it. */
+static void test_one_that_goes(void **state)
+{
+	(void)state;
+	reload_yaml("[" DEVICE("a", KEEPER("x")) "]");
+	reload_yaml("[" DEVICE("b", EXPORT("x")) "]");
+	assert_string_equal(state_of("a"), "none");
+	assert_string_equal(state_of("b"), "live");
+	/* As another tree under the same name, too. */
+	reload_yaml("[" DEVICE("b", KEEPER("x")) "]");
+	assert_string_equal(state_of("b"), "live");
+}
+
+/* By hand, as `ublkctl add` and `attach` do. */
+static void test_one_that_is_added(void **state)
+{
+	struct told t;
+
+	(void)state;
+	rig_backend = KEEPER("x");
+	add("a", false);
+	run();
+	rig_backend = EXPORT("x");
+	watch(&t, add("b", false));
+	run();
+	assert_int_equal(t.outcome, DEVICE_SET_FAILED);
+	assert_non_null(strstr(t.error, "its storage is also that of device \"a\""));
+	assert_string_equal(state_of("b"), "none");
+}
+
+/* It is adopted first, though it is not configured any more: what is new waits for its end. */
+static void test_one_that_is_adopted(void **state)
+{
+	(void)state;
+	adopt("slow");
+	run();
+	reload("b");
+	run();
+	assert_string_equal(state_of("slow"), "starting");
+	assert_string_equal(state_of("b"), "waiting");
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "stopping");
+	assert_string_equal(state_of("b"), "waiting");
+	fake_release("slow");
+	run();
+	assert_string_equal(state_of("slow"), "none");
+	assert_string_equal(state_of("b"), "live");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +429,13 @@ int main(void)
 		ADOPT(test_stop_all_while_adopting),
 		ADOPT(test_a_loss_is_told),
 		ADOPT(test_a_loss_stops_a_reload),
+		STORAGE(test_one_that_stays_has_its_storage_alone),
+		STORAGE(test_one_that_stays_and_keeps_some_of_it),
+		STORAGE(test_one_that_is_wanted_again),
+		STORAGE(test_one_that_is_late),
+		STORAGE(test_one_that_goes),
+		STORAGE(test_one_that_is_added),
+		ADOPT(test_one_that_is_adopted),
 	};
 
 	return cmocka_run_group_tests_name("device_set_give_up", tests, quiet, end);

@@ -1,4 +1,5 @@
-/* settings: what devices share is the same for all of them, and its files are no clash. */
+/* settings: what devices share is the same for all of them, and its files are no clash;
+ * and what is not shared, but one export. */
 #include "storage/sharing.h"
 #include "storage/spec.h"
 #include "test/unit/daemon/settings_check.h"
@@ -184,6 +185,34 @@ static void test_leaf_places(void **state)
 	settings_free(&s);
 }
 
+/* ---- an export, that nothing locks ---- */
+
+#define EXPORT "{type: nbd, uri: \"nbd://h/x\"}"
+#define CACHED(origin) "{type: cache, store: {type: file, path: /x/c}, backend: " origin "}"
+
+static void test_one_export(void **state)
+{
+	static const char words[] =
+		"f:2:39: uri: \"nbd://h/x\" is the storage of device \"a\" (line "
+		"1) too; they would destroy each other's data\n";
+
+	(void)state;
+	settings_check(DEVICE("a", "", CACHED(EXPORT)) DEVICE("b", "", EXPORT), words);
+	settings_check(DEVICE("a", "", CACHED(EXPORT))
+			       DEVICE("b", "", "{type: nbd, uri: \"nbd://h/y\"}"),
+		       "");
+	/* Bytes and no more, or read by both. */
+	settings_check(DEVICE("a", "", EXPORT) DEVICE("b", "", EXPORT), "");
+	settings_check(DEVICE("a", "read_only: true, ", CACHED(EXPORT))
+			       DEVICE("b", "read_only: true, ", EXPORT),
+		       "");
+	/* As the origin and the store of one cache. */
+	settings_check("- {name: a, backend: {type: cache, store: " EXPORT ", backend: " EXPORT
+		       "}}\n",
+		       "f:1:60: uri: \"nbd://h/x\" is the storage of two backends of this device; "
+		       "they would destroy each other's data\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_store_above),
 		cmocka_unit_test(test_store_of_read_only_devices),
 		cmocka_unit_test(test_leaf_places),
+		cmocka_unit_test(test_one_export),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -201,6 +201,43 @@ static void test_each_node_is_told(void **state)
 	assert_int_equal(flush(0), 0);
 }
 
+/* A node that has seen the loss goes on; the user still hears of it. */
+static void test_a_node_has_seen_it(void **state)
+{
+	(void)state;
+	backend_owe(middle()->child);
+	backend_owed_take(middle()->child, backend_losses(middle()->child));
+	backend_owed_take(middle(), backend_losses(middle()));
+	assert_true(backend_is_owed(top));
+	assert_int_equal(flush(0), -EIO);
+	assert_false(backend_is_owed(middle()));
+	assert_int_equal(flush(0), 0);
+}
+
+static void test_of_what_a_node_sees_later_it_hears(void **state)
+{
+	struct backend_queue *below = queue->child->child;
+	uint32_t seen;
+
+	(void)state;
+	backend_owe(below->device);
+	seen = backend_losses(below->device);
+	backend_owe(below->device);
+	backend_owed_take(below->device, seen);
+	assert_true(backend_is_owed(below->device));
+	backend_owed_take(below->device, seen + 1);
+	assert_false(backend_is_owed(below->device));
+	/* Counts only grow. */
+	backend_owed_take(below->device, seen);
+	assert_false(backend_is_owed(below->device));
+	/* What was under way before it stands for what is lost. */
+	begin_flush(0);
+	backend_owe(below->device);
+	backend_owed_take(below->device, backend_losses(below->device));
+	end_flush(0);
+	assert_int_equal(io[0].result, -EIO);
+}
+
 static void test_found_while_one_is_under_way(void **state)
 {
 	(void)state;
@@ -368,6 +405,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_one_of_a_node_fails_the_users, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_each_node_is_told, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_node_has_seen_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_of_what_a_node_sees_later_it_hears, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_found_while_one_is_under_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_that_are_under_way_fail, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_loss_is_one_at_each_node, setup, teardown),
