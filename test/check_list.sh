@@ -159,6 +159,7 @@ computes made-up 1200 test/made_up/made_up.sh build/asan
 host qcow2-snapshots 1200 build/asan/test/qcow2_snapshots --seed "$new_seeds"
 host qcow2-made 600 build/asan/test/qcow2_made
 host qcow2-changed 600 build/asan/test/qcow2_changed
+host qcow2-versions 600 build/asan/test/qcow2_versions
 host qcow2-bases 600 build/asan/test/qcow2_bases
 host qcow2-look 600 build/asan/test/qcow2_look
 host cache-look 600 build/asan/test/cache_look
@@ -166,6 +167,7 @@ host cache-warms 600 build/asan/test/cache_warms
 host cache-drops 600 build/asan/test/cache_drops
 host cache-asides 600 build/asan/test/cache_asides
 host cache-versions 600 build/asan/test/cache_versions
+host cache-unknown 600 build/asan/test/cache_unknown
 host file-steps 600 build/asan/test/file_steps
 host queue-steps 600 build/asan/test/queue_steps
 host zone-steps 600 build/asan/test/zone_steps

@@ -463,6 +463,8 @@ enum backend_submit qcow2_submit(struct backend_io *io)
 	uint64_t host;
 
 	io_begin(s);
+	if (io->op != BACKEND_READ && io->op != BACKEND_FLUSH)
+		qcow2_set_changed(d);
 	if (io->op <= BACKEND_WRITE && !d->luks && !(io->flags & BACKEND_FUA)) {
 		host = io_is_stopped(s)
 			       ? 0

@@ -64,6 +64,9 @@ struct qcow2_device {
 	bool is_read_only;
 	/* Several reactors look up while the owner changes. */
 	_Atomic bool is_spread;
+	/* This opening may have changed something: any thread, until it is closed. */
+	_Atomic bool is_changed;
+	uint32_t mark_found; /* before its own; 0: none. qcow2_mark.c */
 	/* Children by what they are: indexes; backing -1: none. guest: where the clusters lie. */
 	unsigned data_idx, guest_idx;
 	int backing_idx;
@@ -210,6 +213,13 @@ static inline uint64_t qcow2_now(const struct qcow2_io *s)
 	return s->io->offset_bytes + s->at_bytes;
 }
 
+static inline void qcow2_set_changed(struct qcow2_device *d)
+{
+	/* Queues share it: it is written once. */
+	if (!atomic_load_explicit(&d->is_changed, memory_order_relaxed))
+		atomic_store_explicit(&d->is_changed, true, memory_order_relaxed);
+}
+
 static inline void qcow2_set_state(struct qcow2_io *s, enum qcow2_state state)
 {
 	__atomic_store_n(&s->state, state, __ATOMIC_RELAXED);
@@ -319,6 +329,12 @@ void qcow2_owner_cancel(struct qcow2_io *s);
 void qcow2_io_cancelled(struct qcow2_io *s);
 /* Any thread: whether a FLUSH has to wait for tables. */
 bool qcow2_owner_is_dirty(const struct qcow2_owner *o);
+
+/* ---- qcow2_mark.c ---- */
+
+extern const struct backend_version_ops qcow2_version;
+/* The mark of the image after a close in order, if no request comes any more. Any thread. */
+uint32_t qcow2_mark_left(const struct qcow2_device *d);
 
 /* ---- qcow2_resolve.c: struct backend's resolve ---- */
 

@@ -48,7 +48,8 @@ static bool base_look(const struct qcow2_open *p, struct qcow2_base_note *ret_no
 	struct backend_version version;
 
 	backend_version(base, &version);
-	if (version.kind != BACKEND_VERSION_LASTING) {
+	backend_version_only_lasting(&version);
+	if (version.kind == BACKEND_VERSION_NONE) {
 		if (!qcow2_base_note_is_of(&h->base_note, h->backing_name))
 			return false;
 		backend_version_of_size(backend_size(base), version.found);

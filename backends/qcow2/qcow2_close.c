@@ -1,11 +1,12 @@
 /*
  * The last commit of an image, and its end. The control reactor, when no queue is open: requests go
- * to `data` by a visit, one at a time, until the disk has all and nothing that was given up waits;
- * then the header loses its mark (qcow2_mark.c).
+ * to `data` by a visit, one at a time, until the disk has all and nothing that was given up waits.
+ * When nothing was changed, the header gets back the mark that it had (qcow2_mark.c).
  *
  * Failure modes: a commit fails: another one, as it may have told what was lost before
  * (storage/owed.h); what cannot be written then is told, and the image is left as after a power
- * cut, without corruption. The mark stays: logged, nothing depends on it.
+ * cut, without corruption. The mark that was found is not put back: logged; a cache above finds
+ * that the image has changed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -77,10 +78,10 @@ static bool closing_is_quiet(struct qcow2_commit *c, unsigned epoch_idx)
 
 /* ---- the mark ---- */
 
-static void unmarked(struct backend_visit *visit, int result)
+static void mark_restored(struct backend_visit *visit, int result)
 {
 	if (result < 0)
-		log_warn("the header of the image keeps the mark that it is in use",
+		log_warn("the image says that it was changed, though it was not",
 			 "node=%s error=%s", visit->device->name, errname(result));
 	closing_end(closing_of(visit), 0);
 }
@@ -92,7 +93,7 @@ static void closing_header_io(struct closing *p, enum backend_op op, backend_vis
 				   d->device->open_params.logical_block_bytes, fn);
 
 	if (ret < 0)
-		unmarked(p->visit, ret);
+		mark_restored(p->visit, ret);
 }
 
 static void marked_header_read(struct backend_visit *visit, int result)
@@ -101,21 +102,22 @@ static void marked_header_read(struct backend_visit *visit, int result)
 	struct qcow2_device *d = p->commit.d;
 
 	if (result < 0) {
-		unmarked(visit, result);
+		mark_restored(visit, result);
 		return;
 	}
 	d->header.autoclear &= ~QCOW2_AUTOCLEAR_MARK;
+	d->header.autoclear |= (uint64_t)d->mark_found << 32;
 	qcow2_header_update(p->buf, &d->header);
-	closing_header_io(p, BACKEND_WRITE, unmarked);
+	closing_header_io(p, BACKEND_WRITE, mark_restored);
 }
 
 /* The disk has all: a process that comes after this reads it. */
-static void closing_unmark(struct closing *p)
+static void closing_leave_mark(struct closing *p)
 {
 	const struct qcow2_device *d = p->commit.d;
 
 	qcow2_tables_unfill(d->t);
-	if (d->header.autoclear & QCOW2_AUTOCLEAR_MARK)
+	if (qcow2_mark_left(d) != d->header.autoclear >> 32)
 		closing_header_io(p, BACKEND_READ, marked_header_read);
 	else
 		closing_end(p, 0);
@@ -138,7 +140,7 @@ static void closing_committed(struct qcow2_commit *c, int result)
 	if (again || (result == 0 && closing_is_due(c->d->t)))
 		qcow2_commit_begin(c);
 	else if (result == 0)
-		closing_unmark(p);
+		closing_leave_mark(p);
 	else
 		closing_end(p, result);
 }
@@ -170,7 +172,7 @@ void qcow2_close_async(struct backend_visit *visit)
 	if (closing_is_due(d->t))
 		qcow2_commit_begin(&p->commit);
 	else
-		closing_unmark(p);
+		closing_leave_mark(p);
 }
 
 void qcow2_close(struct backend_device *device)

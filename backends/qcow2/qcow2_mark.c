@@ -7,8 +7,8 @@
  * Who opens an image to write, by the format, clears the bits of its autoclear features that he
  * does not know. So does QEMU in all that it does to an image, before anything else: a virtual
  * machine, qemu-io, snapshot, resize, check -r, rebase, amend, bitmap. So a number is drawn at open
- * and stands in the upper half of these bits until the image is closed in order:
- * QCOW2_AUTOCLEAR_MARK. Another process of ublkd draws its own.
+ * and stands in the upper half of these bits: QCOW2_AUTOCLEAR_MARK. Another process of ublkd draws
+ * its own. It stays when the image is closed, as the version of what is in it.
  *
  * An image of version 2 has no such bits, and QEMU forgets about them when it first opens an image
  * to read, and then to write: the base of a commit. So the tables are compared, too. Of each slice
@@ -22,16 +22,16 @@
  *          the length of the image with what was durable -> L1, the reference count table, and the
  *          slices in memory, with the disk (not in an upgrade, where nobody can have come between)
  *          -> a header that may not be durable is written again -> FLUSH
- *   close: the mark is taken away, when all tables are on the disk
+ *   close: if nothing was changed, the mark that was found is put back
  *
  * Nothing is compared that requests of a process which was killed may still change: no data, no
  * time of the file; no table that was on its way to the disk, or is new there and was not flushed.
  *
  * Failure modes: it does not fit: words. A program that changes neither header nor tables (a write
- * in place, of an image of version 2) takes no cluster, and is not found. The mark stays, in an
- * image that is closed for want of power or memory: nobody minds.
+ * in place, of an image of version 2) takes no cluster, and is not found.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -41,6 +41,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "storage/version.h"
 
 /* A header is written by sectors; all fields that are ever changed are in the first one. */
 #define SECTOR_BYTES 512u
@@ -303,7 +304,8 @@ void qcow2_open_mark(struct qcow2_open *p)
 		log_info("what the image notes besides its content is not kept up",
 			 "node=%s autoclear_bits=0x%llx", p->d->device->name,
 			 (unsigned long long)h->autoclear);
-	/* Tables that are taken over are of the process that has drawn it. */
+	p->d->mark_found = (uint32_t)(h->autoclear >> 32);
+	/* Tables that are taken over are of the process that has drawn it: it stays. */
 	if (h->g.version >= 3 && p->stored_fd >= 0)
 		mark = h->autoclear & QCOW2_AUTOCLEAR_MARK;
 	if (h->g.version >= 3 && mark == 0)
@@ -317,3 +319,86 @@ void qcow2_open_mark(struct qcow2_open *p)
 	h->autoclear = kept | mark;
 	qcow2_open_get_header(p, mark_header);
 }
+
+/* ---- the version: storage/version.h ---- */
+
+/*
+ * Of an image that can be written it is the mark, which each opening that changes something leaves,
+ * and what its backing says. It is good after a power cut too, and what is below needs no version.
+ * One that is only read follows from its children. A snapshot has what lasts of its backing: the
+ * file may change with each commit of who writes the image.
+ */
+
+uint32_t qcow2_mark_left(const struct qcow2_device *d)
+{
+	bool is_changed = atomic_load_explicit(&d->is_changed, memory_order_relaxed);
+
+	/* Without a mark it cannot be told from what another program leaves. */
+	return is_changed || d->mark_found == 0 ? (uint32_t)(d->header.autoclear >> 32)
+						: d->mark_found;
+}
+
+/* Returns what is written of it. */
+static int version_of_backing(const struct backend_device *device,
+			      char words[BACKEND_VERSION_BYTES])
+{
+	const struct qcow2_device *d = device->priv;
+	struct backend_version backing = { .kind = BACKEND_VERSION_NONE };
+
+	if (d->backing_idx >= 0)
+		backend_version(qcow2_child(device, (unsigned)d->backing_idx), &backing);
+	return snprintf(words, BACKEND_VERSION_BYTES, "qcow2 over %016llx, mark ",
+			(unsigned long long)hash_text(HASH_START, backing.found));
+}
+
+static void version_with_mark(const struct backend_device *device, uint32_t mark,
+			      char words[BACKEND_VERSION_BYTES])
+{
+	int at = version_of_backing(device, words);
+
+	snprintf(words + at, BACKEND_VERSION_BYTES - (size_t)at, "%08x", mark);
+}
+
+static void version_of_written(const struct backend_device *device, struct backend_version *ret)
+{
+	const struct qcow2_device *d = device->priv;
+	uint32_t ours = (uint32_t)(d->header.autoclear >> 32);
+
+	if (ours == 0)
+		return;
+	ret->kind = BACKEND_VERSION_LASTING;
+	ret->is_known_now = true;
+	version_with_mark(device, ours, ret->ours);
+	version_with_mark(device, d->mark_found, ret->found);
+	/* Another program has written, once more or not: no other opening finds this. */
+	if (d->mark_found == 0)
+		snprintf(ret->found, sizeof(ret->found), "qcow2 without a mark before %08x", ours);
+}
+
+static void qcow2_version_found(const struct backend_device *device, struct backend_version *ret)
+{
+	const struct qcow2_device *d = device->priv;
+	const struct qcow2_config *config = device->config;
+
+	if (!config->snapshot && !d->is_read_only) {
+		version_of_written(device, ret);
+	} else if (!config->snapshot) {
+		backend_version_join(device, ret);
+	} else if (d->backing_idx >= 0) {
+		backend_version(qcow2_child(device, (unsigned)d->backing_idx), ret);
+		backend_version_only_lasting(ret);
+	}
+}
+
+static int qcow2_version_now(const struct backend_device *device, char words[BACKEND_VERSION_BYTES])
+{
+	const struct qcow2_device *d = device->priv;
+
+	if (d->is_read_only)
+		return backend_version_join_now(device, words);
+	version_with_mark(device, qcow2_mark_left(d), words);
+	return 0;
+}
+
+const struct backend_version_ops qcow2_version = { .found = qcow2_version_found,
+						   .now = qcow2_version_now };

@@ -8,7 +8,6 @@
 #include "base/util.h"
 #include "storage/snapshot.h"
 #include "storage/registry.h"
-#include "storage/version.h"
 
 static const char *const qcow2_backing_words[] = { "auto", "none", NULL };
 
@@ -119,25 +118,6 @@ static void qcow2_identity(const struct backend_device *device, char text[BACKEN
 	else
 		snprintf(text, BACKEND_IDENTITY_BYTES, "qcow2");
 }
-
-/*
- * Of an image that can be written its file changes with every commit: a snapshot of it may be read
- * meanwhile, and has what is below it.
- */
-static void qcow2_version_found(const struct backend_device *device, struct backend_version *ret)
-{
-	const struct qcow2_device *d = device->priv;
-	const struct qcow2_config *config = device->config;
-
-	if (config->snapshot && d->backing_idx >= 0)
-		backend_version(qcow2_child(device, (unsigned)d->backing_idx), ret);
-	else if (d->is_read_only && !config->snapshot)
-		backend_version_join(device, ret);
-	if (ret->kind != BACKEND_VERSION_LASTING)
-		*ret = (struct backend_version){ .kind = BACKEND_VERSION_NONE };
-}
-
-static const struct backend_version_ops qcow2_version = { .found = qcow2_version_found };
 
 static int qcow2_stored_fd(const struct backend_device *device)
 {

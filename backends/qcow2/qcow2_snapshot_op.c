@@ -391,6 +391,7 @@ static int snapshots_begin(struct backend_device *device, struct backend_snapsho
 	}
 	__atomic_store_n(&change->done_permille, 0, __ATOMIC_RELAXED);
 	d->snapshot_op = p;
+	qcow2_set_changed(d);
 	reactor_post(d->owner->reactor, &p->mail, op_begin);
 	return 0;
 }

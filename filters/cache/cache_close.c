@@ -7,9 +7,9 @@
  * pages -> FLUSH -> the origin's version (cache_version.c). So the next start finds all of it.
  *
  * Failure modes: the origin cannot be written, or does not answer for a minute, or the store loses
- * writes: its blocks stay dirty in the store's index, and the next start writes them, or asks when
- * the origin did not answer, as nobody can say which version it has then. The store cannot: what it
- * says stays true, as after a cut.
+ * writes: its blocks stay dirty in the store's index. The next start writes them, or asks when
+ * nobody can say which version the origin has then: it says none, or it did not answer. The store
+ * cannot: what it says stays true, as after a cut.
  */
 #include <errno.h>
 #include <string.h>
@@ -278,19 +278,27 @@ static void cache_closed(struct cache_visit *v, int result)
 		cache_version_close(v, 0, cache_close_end);
 }
 
+static const char *cache_next_start(bool asks)
+{
+	return asks ? "asks whether to write them there" : "writes them there";
+}
+
 /* What is said to whoever stopped the device: it is not where he may look for it. */
 static void cache_closed_dirty(struct cache_visit *v, int result)
 {
 	struct cache_device *d = v->d;
+	struct backend_version version;
 
 	if (result < 0) {
 		cache_close_end(v, result);
 		return;
 	}
+	backend_version(d->device->child, &version);
 	result = backend_fail(d->device, -EIO,
 			      "%llu bytes are in its `store` alone, as its `backend` did not take "
-			      "them: a start with this cache writes them there",
-			      (unsigned long long)d->ix->dirty_units * CACHE_UNIT_BYTES);
+			      "them: a start with this cache %s",
+			      (unsigned long long)d->ix->dirty_units * CACHE_UNIT_BYTES,
+			      cache_next_start(version.kind == BACKEND_VERSION_NONE));
 	cache_version_close(v, result, cache_close_end);
 }
 
@@ -326,11 +334,10 @@ static void cache_give_up(struct cache_visit *v)
 	log_warn("the origin does not answer: dirty blocks stay in the store", "node=%s blocks=%u",
 		 v->d->device->name, v->began_nr);
 	backend_fail(v->d->device, -ETIMEDOUT,
-		     "%llu bytes are in its `store` alone, as its `backend` does not answer: %s",
+		     "%llu bytes are in its `store` alone, as its `backend` does not answer: a "
+		     "start with this cache %s",
 		     (unsigned long long)v->d->ix->dirty_units * CACHE_UNIT_BYTES,
-		     version.kind == BACKEND_VERSION_NOW
-			     ? "a start with this cache asks whether to write them there"
-			     : "a start with this cache writes them there");
+		     cache_next_start(version.kind != BACKEND_VERSION_LASTING));
 	v->is_given_up = true;
 	cache_version_void(v, cache_given_up);
 }

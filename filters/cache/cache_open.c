@@ -210,15 +210,22 @@ static void cache_open_ready(struct cache_visit *v, int result)
 	}
 }
 
+/* As after a kill or a power cut: somebody else may have been there. */
+static void cache_open_warn(const struct cache_visit *v)
+{
+	if (v->ix->dirty_nr == 0 || v->is_adopted ||
+	    (v->found.found[0] && v->version.kind != BACKEND_VERSION_NONE))
+		return;
+	log_warn("dirty blocks of a cache are written to its origin, and whether others have "
+		 "written there since is not known",
+		 "node=%s dirty_bytes=%llu", v->d->device->name,
+		 (unsigned long long)v->ix->dirty_units * CACHE_UNIT_BYTES);
+}
+
 /* The store's index is that of the origin as it is. */
 static void cache_open_goes_on(struct cache_visit *v)
 {
-	if (cache_open_drains(v) && v->d->device->child->limits.caps & BACKEND_CAP_READ_ONLY) {
-		cache_open_fail(v, -EROFS,
-				"the store has blocks that were never written to the origin, which "
-				"is read-only now");
-		return;
-	}
+	cache_open_warn(v);
 	if (cache_open_drains(v) && v->version.kind == BACKEND_VERSION_NOW)
 		cache_version_set_unknown(&v->wanted);
 	/* That nothing is noted is true only when it is written to, and that is said last. */
@@ -260,7 +267,7 @@ static void cache_open_moved(struct cache_visit *v)
 		 "written over it",
 		 dirty_bytes,
 		 cache_version_is_unknown(&v->found)
-			 ? "did not answer then, and may have been changed without the cache since"
+			 ? "did not take them then, and may have been changed since"
 			 : "was changed without the cache since");
 	cache_open_fail(v, -ESTALE, words);
 }
@@ -283,6 +290,11 @@ static void cache_open_loaded(struct cache_visit *v)
 			 "is dropped",
 			 "node=%s origin=\"%s\"", d->device->name, v->found.origin);
 		cache_make(v);
+	} else if (cache_open_drains(v) &&
+		   v->d->device->child->limits.caps & BACKEND_CAP_READ_ONLY) {
+		cache_open_fail(v, -EROFS,
+				"the store has blocks that were never written to the origin, which "
+				"is read-only now");
 	} else if (cache_version_has_moved(v)) {
 		cache_open_moved(v);
 	} else {

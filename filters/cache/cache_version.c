@@ -4,9 +4,10 @@
  *
  *   open   the origin's version against the header's: another one, and what is clean is dropped,
  *          what is dirty refused -> the header says which one it is from now on
- *   close  of one that changes with each write: the header says which one it is after the last
- *   drain  of dirty blocks, in an open, or one that a close gives up: the header says that it is
- *          not known, which no version is
+ *   close  the header says which one it is after the last write, if the origin does; with dirty
+ *          blocks over an origin without a version, that it is not known, which no version is
+ *   drain  of dirty blocks, in an open, or one that a close gives up: the same, if it changes with
+ *          each write
  *
  * An open writes the header before the origin is written: a version that our own writes change is
  * in it only while nobody of us writes. It is taken out of it last, when nothing else can fail:
@@ -100,8 +101,8 @@ bool cache_version_has_moved(const struct cache_visit *v)
 	struct backend_version_note note;
 
 	/* The process has died in a drain: as one that dies while it serves. */
-	if (v->is_adopted && cache_version_is_unknown(&v->found))
-		return false;
+	if (cache_version_is_unknown(&v->found))
+		return !v->is_adopted;
 	memcpy(note.found, v->found.found, sizeof(note.found));
 	memcpy(note.ours, v->found.ours, sizeof(note.ours));
 	return backend_version_has_moved(&note, &v->version);
@@ -179,18 +180,21 @@ static void cache_version_came(struct helper_job *job)
 	struct cache_version_job *j = container_of(job, struct cache_version_job, job);
 	struct cache_visit *v = j->v;
 	struct cache_index *ix = v->ix ? v->ix : v->d->ix;
+	bool is_lasting = v->version.kind == BACKEND_VERSION_LASTING;
 
 	v->wanted = ix->header;
 	v->wanted.generation++;
 	memcpy(v->wanted.found, j->words, sizeof(v->wanted.found));
-	v->wanted.ours[0] = '\0';
+	if (!is_lasting)
+		v->wanted.ours[0] = '\0';
 	if (j->ret < 0) {
 		log_warn("the version of a cache's origin cannot be asked for: what others write "
 			 "to it is not noticed",
 			 "node=%s error=%s", v->d->device->name, errname(j->ret));
 		cache_version_set_unknown(&v->wanted);
 	}
-	if (j->ret < 0 && ix->dirty_nr == 0) {
+	if ((j->ret < 0 && (is_lasting || ix->dirty_nr == 0)) ||
+	    strcmp(v->wanted.found, ix->header.found) == 0) {
 		cache_version_closed(v, 0);
 	} else {
 		cache_index_set_header(ix, &v->wanted);
@@ -204,7 +208,7 @@ void cache_version_void(struct cache_visit *v, void (*then)(struct cache_visit *
 	struct cache_index *ix = v->d->ix;
 
 	backend_version(v->d->device->child, &v->version);
-	if (v->version.kind != BACKEND_VERSION_NOW) {
+	if (v->version.kind == BACKEND_VERSION_LASTING) {
 		then(v, 0);
 		return;
 	}
@@ -213,6 +217,11 @@ void cache_version_void(struct cache_visit *v, void (*then)(struct cache_visit *
 	cache_version_set_unknown(&v->wanted);
 	cache_index_set_header(ix, &v->wanted);
 	cache_headers_write(v, then);
+}
+
+static bool cache_version_is_known_now(const struct backend_version *version)
+{
+	return version->kind == BACKEND_VERSION_NOW || version->is_known_now;
 }
 
 void cache_version_close(struct cache_visit *v, int result_before,
@@ -224,7 +233,12 @@ void cache_version_close(struct cache_visit *v, int result_before,
 	v->noted = then;
 	v->result_before = result_before;
 	backend_version(d->device->child, &v->version);
-	if (v->version.kind != BACKEND_VERSION_NOW || d->is_read_only) {
+	/* An open leaves it as it was: the next try may have an origin that takes them. */
+	if (v->version.kind == BACKEND_VERSION_NONE && d->ix && d->ix->dirty_nr > 0) {
+		cache_version_void(v, cache_version_closed);
+		return;
+	}
+	if (d->is_read_only || !cache_version_is_known_now(&v->version)) {
 		then(v, result_before);
 		return;
 	}

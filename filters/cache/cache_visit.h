@@ -89,7 +89,7 @@ bool cache_version_is_unknown(const struct cache_header *h);
 void cache_version_set_unknown(struct cache_header *h);
 /* The header says what `wanted` does, of the index that was found; `found` then says it too. */
 void cache_version_note(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
-/* Close: the header says that the version is not known, of an origin that would have one. */
+/* Close: the header says that the version is not known, but for one that lasts. */
 void cache_version_void(struct cache_visit *v, void (*then)(struct cache_visit *v, int result));
 /* Nobody of us writes to the origin any more. then gets result_before, or why it is not noted. */
 void cache_version_close(struct cache_visit *v, int result_before,

@@ -252,7 +252,8 @@ static void stripe_identity(const struct backend_device *device, char text[BACKE
 		 stripe_is_labelled(config) ? " verified" : "");
 }
 
-static const struct backend_version_ops stripe_version = { .found = backend_version_join };
+static const struct backend_version_ops stripe_version = { .found = backend_version_join,
+							   .now = backend_version_join_now };
 
 static int stripe_open(struct backend_device *device)
 {

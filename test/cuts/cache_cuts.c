@@ -142,6 +142,7 @@ static struct cache_world *world_new(const struct scenario *s, uint64_t seed)
 	w->origin->can_discard = prng_one_in(p, 2);
 	w->left_origin->can_discard = w->origin->can_discard;
 	w->origin->version_kind = (enum backend_version_kind)prng_below(p, 3);
+	w->origin->is_known_now = seed & 2;
 	w->origin->error_one_in = s->origin_fails ? 200 : 0;
 	w->store->error_one_in = s->store_fails ? 400 : 0;
 	w->origin->flush_error_one_in = s->origin_loses ? 4 : 0;

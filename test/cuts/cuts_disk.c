@@ -324,6 +324,7 @@ static void disk_version_found(const struct backend_device *device, struct backe
 	} else if (d->version_kind == BACKEND_VERSION_LASTING) {
 		memcpy(ret->found, d->found, sizeof(ret->found));
 		memcpy(ret->ours, d->ours, sizeof(ret->ours));
+		ret->is_known_now = d->is_known_now;
 	}
 }
 
@@ -331,9 +332,12 @@ static int disk_version_now(const struct backend_device *device, char words[BACK
 {
 	const struct disk *d = ((const struct disk_config *)device->config)->disk;
 
-	if (d->version_kind != BACKEND_VERSION_NOW)
-		return -EOPNOTSUPP;
-	disk_sum_words(d, "", words);
+	if (d->version_kind == BACKEND_VERSION_NOW)
+		disk_sum_words(d, "", words);
+	else if (crc32c(0, d->now, d->capacity) == d->content)
+		memcpy(words, d->found, sizeof(d->found));
+	else
+		disk_sum_words(d, d->ours, words);
 	return 0;
 }
 
@@ -520,6 +524,7 @@ static void copy_to(const struct disk *d, struct disk *to, const uint8_t *bytes,
 	to->grows = d->grows;
 	to->can_discard = d->can_discard;
 	to->version_kind = d->version_kind;
+	to->is_known_now = d->is_known_now;
 	memcpy(to->found, d->found, sizeof(to->found));
 	memcpy(to->ours, d->ours, sizeof(to->ours));
 	to->content = d->content;

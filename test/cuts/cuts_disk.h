@@ -66,6 +66,7 @@ struct disk {
 	 * another writer.
 	 */
 	enum backend_version_kind version_kind;
+	bool is_known_now; /* of LASTING */
 	char found[BACKEND_VERSION_BYTES], ours[BACKEND_VERSION_BYTES];
 	uint32_t content; /* sum at the last opening */
 	unsigned opening_nr;

@@ -42,7 +42,7 @@ NBD_FAULTS = ("nbd_faults", 600)
 NVME_FAULTS = ("nvme_faults", 600)
 UNIT_SECONDS = 60
 FIRST_SECONDS = 300
-STEPS = ("file_steps", "queue_steps", "reactor_steps", "cache_drops", "cache_asides", "cache_versions", "cache_warms", "qcow2_look", "qcow2_snapshots", "fuzz_yaml",
+STEPS = ("file_steps", "queue_steps", "reactor_steps", "cache_drops", "cache_asides", "cache_versions", "cache_unknown", "cache_warms", "qcow2_look", "qcow2_snapshots", "fuzz_yaml",
          "fuzz_nbd_handshake", "fuzz_nbd_reply",
          "fuzz_nvme_fabrics", "fuzz_nvme_pdu", "fuzz_qcow2_decompress", "fuzz_qcow2_header", "fuzz_qcow2_luks",
          "fuzz_qcow2_snapshot", "fuzz_s3_list", "fuzz_s3_manifest", "fuzz_s3_map", "fuzz_s3_refusal")

@@ -1,10 +1,10 @@
 #!/bin/bash
 # In the guest: what others write while no device has it open. A cache drops what it kept, and refuses to write what only
-# it has, over a file, a disk of objects and an object of a web server; an overlay refuses another base. The commands that
-# the words name help.
+# it has, over a file, an image, a stripe, a disk of objects and an object of a web server, and asks over a disk that says no
+# version; an overlay refuses another base. The commands that the words name help.
 # Runs on: uml
 # By turns: 7.2
-# When these change: storage/version.c filters/cache backends/s3_disk backends/qcow2/qcow2_base.c
+# When these change: storage/version.c filters/cache backends/s3_disk backends/qcow2/qcow2_base.c backends/qcow2/qcow2_mark.c
 . "$(dirname "$(readlink -f "$0")")/guest_lib.sh"
 . "$here/guest_devices.sh"
 
@@ -92,6 +92,70 @@ ok "the file is written without the cache" plain E 512
 ok "back: C is discarded" said '1.*MiB discarded' ublkctl cache store /mnt/ram/file.store --discard
 ok "back: ... and the file is read" eval 'start back file && has file E 512 && end_server'
 ok "what is no store is refused" said 'no store of a cache' ublkctl cache store /mnt/ram/file
+
+# ---- an image, a stripe, and a disk without a version below a cache ----
+
+below() { # YAML MODE BACKEND: `file` over it, and alone as YAML.plain
+	cat >"$work/$1.yaml" <<-YAML
+		daemon: {reactors: $reactors}
+		devices: [{name: file, backend: {type: cache, mode: $2, origin_id: $1, dirty_time: 1h, block: 64KiB, store: {type: file, path: /mnt/ram/$1.store, size: 8MiB, create: true}, backend: $3}}]
+	YAML
+	printf 'daemon: {reactors: %s}\ndevices: [{name: file, backend: %s}]\n' "$reactors" "$3" >"$work/$1.plain.yaml"
+}
+failing() { echo "{type: error, errno: EIO, op: [write, flush], trigger: $work/bad, backend: {type: file, path: $1}}"; }
+kept() { start "$1" file && has file "$2" 1024 && [ "$(cache_of file moved_bytes)" = 0 ]; } # YAML LETTER
+alone() { start "$1.plain" file && fill file "$2" 512 && end_server; } # YAML LETTER
+
+qemu-img create -q -f qcow2 /mnt/ram/image.qcow2 16M
+below image writeback "{type: qcow2, data: $(failing /mnt/ram/image.qcow2)}"
+below image.through writethrough "{type: qcow2, data: {type: file, path: /mnt/ram/image.qcow2}}"
+sed -i 's/image.through.store/image.store/; s/origin_id: image.through/origin_id: image/' "$work/image.through.yaml"
+ok "image: A is written, and kept over a stop" eval 'start image file && fill file A 1024 && end_server && kept image A && end_server'
+ok "image: ... over the death of the machine, with B" eval 'start image file && fill file B 1024 && dies && kept image B && [ "$(cache_of file dirty_bytes)" = 1048576 ]'
+ok "image: ... over a stop that does not write B" undrained
+ok "image: ... also if it is opened meanwhile, and not written" eval 'start image.plain file && end_server && kept image B && undrained'
+ok "image: it is written without the cache" alone image C
+ok "image: the device is refused" refused image file 'has 1048576 bytes that were never written to the origin, which was changed without the cache'
+ok "image: it ends" end_server
+ok "image: ... and C is there" eval 'start image.plain file && has file C 512 && end_server'
+ok "image: B is discarded, and D is dirty" eval 'ublkctl cache store /mnt/ram/image.store --discard && start image file && fill file D 1024 && undrained && kept image D && undrained'
+ok "image: QEMU writes to it" qemu-io -f qcow2 -c 'write -P 69 0 512k' /mnt/ram/image.qcow2
+ok "image: the device is refused" refused image file 'was changed without the cache'
+ok "image: it ends" end_server
+ok "image: D is forced" eval 'ublkctl cache store /mnt/ram/image.store --force && start image file && has file D 1024 && end_server'
+ok "image: through: D is read" kept image.through D
+ok "image: it ends" end_server
+for _ in 1 2; do
+	ok "image: QEMU writes to it" qemu-io -f qcow2 -c 'write -P 69 0 512k' /mnt/ram/image.qcow2
+	ok "image: through: ... which is read" eval 'start image.through file && has file E 512 && [ "$(cache_of file moved_bytes)" -gt 0 ] && end_server'
+done
+ok "image: qemu-img likes it" qemu-img check /mnt/ram/image.qcow2
+
+truncate -s 8M /mnt/ram/s1 /mnt/ram/s2
+below stripe writeback "{type: stripe, backends: [$(failing /mnt/ram/s1), $(failing /mnt/ram/s2)]}"
+ok "stripe: A is written, and kept over a stop" eval 'start stripe file && fill file A 1024 && end_server && kept stripe A'
+ok "stripe: B is dirty, and kept over another" eval 'fill file B 1024 && undrained && kept stripe B && undrained'
+ok "stripe: it is written without the cache" alone stripe C
+ok "stripe: the device is refused" refused stripe file 'was changed without the cache'
+ok "stripe: it ends" end_server
+ok "stripe: B is discarded, and C is read" eval 'ublkctl cache store /mnt/ram/stripe.store --discard && start stripe file && has file C 512 && end_server'
+
+truncate -s 16M /mnt/ram/disk
+modprobe -q loop
+loop=$(losetup -f --show /mnt/ram/disk)
+below disk writeback "$(failing "$loop")"
+ok "disk: A is written, and kept over a stop" eval 'start disk file && fill file A 1024 && end_server && kept disk A'
+ok "disk: B is dirty, and a kill asks nothing" eval 'fill file B 1024 && kill -9 "$(server)" && wait_for 20 no_server && kept disk B'
+ok "disk: it ends, and B stays dirty" undrained
+ok "disk: ... which is said" grep -q 'bytes are in its .store. alone.*a start with this cache asks whether to write them there' "$work/ublkd.log"
+ok "disk: it is written without the cache" alone disk C
+ok "disk: the device is refused" refused disk file 'has 1048576 bytes that were never written to the origin, which did not take them then, and may have been changed since.*--discard.*--force'
+ok "disk: it ends" end_server
+ok "disk: ... and C is there" eval 'start disk.plain file && has file C 512 && end_server'
+ok "disk: B is forced" eval 'ublkctl cache store /mnt/ram/disk.store --force && start disk file && has file B 1024'
+ok "disk: ... and its machine dies" dies
+ok "disk: B is written over what others may have written, which is told" eval 'start disk file && has file B 1024 && grep -q "whether others have written there since is not known" "$work/ublkd.log" && end_server'
+losetup -d "$loop"
 
 # ---- a disk of objects below a cache, another host ----
 

@@ -62,8 +62,8 @@ enum qcow2_autoclear {
 };
 
 /*
- * A number that was drawn, never 0: the image is open here to be written (qcow2_mark.c). The format
- * has it that who opens an image to write clears the bits that he does not know.
+ * A number, never 0, that was drawn when the image was opened here to be written (qcow2_mark.c).
+ * The format has it that who opens an image to write clears the bits that he does not know.
  */
 #define QCOW2_AUTOCLEAR_MARK (0xffffffffull << 32)
 
