@@ -6,8 +6,11 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/prng.h"
@@ -127,6 +130,24 @@ static void drop_cached(struct store *s)
 			memcpy(s->bytes + i * SECTOR_BYTES, s->durable + i * SECTOR_BYTES,
 			       SECTOR_BYTES);
 		s->is_phantom[i] = false;
+	}
+}
+
+void volatile_as_files(void (*fn)(const char *path))
+{
+	char path[64];
+
+	for (struct store *s = stores; s < stores + STORES_MAX && s->bytes; s++) {
+		int fd = memfd_create("volatile", MFD_CLOEXEC);
+
+		drop_cached(s);
+		ASSERT(fd >= 0 && pwrite(fd, s->bytes, s->size_bytes, 0) == (ssize_t)s->size_bytes);
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		fn(path);
+		ASSERT(pread(fd, s->bytes, s->size_bytes, 0) == (ssize_t)s->size_bytes);
+		memcpy(s->durable, s->bytes, s->size_bytes);
+		memset(s->is_dirty, 0, s->size_bytes / SECTOR_BYTES);
+		close(fd);
 	}
 }
 

@@ -27,4 +27,7 @@ unsigned volatile_lost_nr(void);
 /* What no good FLUSH has covered is gone. No device is open. */
 void volatile_power_cut(void);
 
+/* fn with each storage as a file, to change; what it leaves is durable. No device is open. */
+void volatile_as_files(void (*fn)(const char *path));
+
 #endif
