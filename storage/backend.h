@@ -84,12 +84,6 @@ struct backend_open_params {
 /* "disk/backends/1": a node by the way from its device; a key "backend" is left out of it. */
 #define BACKEND_PATH_BYTES 640
 
-/* What a leaf has found out by itself. */
-enum backend_news {
-	BACKEND_NEWS_GROWN,  /* its storage has more bytes: resize.h */
-	BACKEND_NEWS_STORED, /* its stored_fd gives another descriptor */
-};
-
 #define BACKEND_ERROR_BYTES 256
 #define BACKEND_IDENTITY_BYTES 96
 #define BACKEND_PLACES_MAX 10u
@@ -290,10 +284,7 @@ struct backend {
 	 * device, for other nodes do not pass on what the driver alone knows of its requests.
 	 */
 	bool is_zoned, has_integrity;
-	/*
-	 * It keeps some of its children's bytes, or something about them: while it is open nobody
-	 * else may write them, or read there what was written (sharing.h).
-	 */
+	/* It keeps some of its children's bytes, or what it knows of them: sharing.h. */
 	bool alone_below;
 	bool is_bytewise; /* a leaf whose requests may begin and end at any byte */
 	/* Of has_integrity: the metadata of so many bytes, in blocks of so many. */
@@ -401,10 +392,9 @@ struct backend {
 	 */
 	void (*identity)(const struct backend_device *device, char text[BACKEND_IDENTITY_BYTES]);
 	/*
-	 * Any thread, when it has just been opened. Of a leaf that several devices of a process
-	 * can open at a time: hashes of the places where its bytes are. Two leaves have the same
-	 * bytes when one of them is equal. Returns how many, at least 1. NULL: its bytes are
-	 * nobody else's, or a lock says so (sharing.h).
+	 * Any thread, when it has just been opened: hashes of the places where its bytes are, at
+	 * least 1. Two leaves have the same bytes when one of them is equal. NULL: nobody else of
+	 * this process can have them, or a lock says so (sharing.h).
 	 */
 	unsigned (*places)(const struct backend_device *device,
 			   uint64_t ret_places[static BACKEND_PLACES_MAX]);
@@ -502,23 +492,6 @@ void backend_close(struct backend_device *device);
  * devices are the same when their words are. Words that are too long are told apart by a hash.
  */
 void backend_identity(const struct backend_device *top, char text[BACKEND_IDENTITY_BYTES]);
-
-/*
- * The same: struct backend's stored_fd of the node with this index, borrowed; -1: nothing of it is
- * lost with the process. All leaves have an index, and the nodes that have this operation: in the
- * order of the configuration, a node before what is below it. The next process numbers them in the
- * same way.
- */
-int backend_stored_fd(const struct backend_device *top, unsigned idx);
-/* How many have an index; at most BACKEND_STORED_MAX. */
-unsigned backend_stored_nr(const struct backend_device *top);
-
-/* Of a leaf, any thread while a queue is open: it has news. */
-void backend_tell(const struct backend_device *leaf, enum backend_news news);
-
-/* Main thread, while no queue is open: fn hears of news, on whatever thread. NULL: nobody. */
-void backend_on_news(struct backend_device *device, void (*fn)(void *arg, enum backend_news news),
-		     void *arg);
 
 /*
  * Main thread, from open to close: struct backend's failure of the first leaf that has one, and

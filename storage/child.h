@@ -7,6 +7,7 @@
 #include "config/option.h"
 
 struct backend;
+struct backend_device;
 
 /* Nodes above each other, the leaf counted too; nodes and leaves of one tree. */
 #define BACKEND_DEPTH_MAX 64
@@ -68,5 +69,15 @@ struct backend_spec {
 	/* Of a leaf's path_option, or URI, in the configuration: for messages. */
 	struct config_pos path_pos;
 };
+
+/*
+ * Main thread, from open to close: struct backend's stored_fd of the node with this index,
+ * borrowed; -1: nothing of it is lost with the process. All leaves have an index, and the nodes
+ * that have this operation: in the order of the configuration, a node before what is below it. The
+ * next process numbers them in the same way.
+ */
+int backend_stored_fd(const struct backend_device *top, unsigned idx);
+/* How many have an index; at most BACKEND_STORED_MAX. */
+unsigned backend_stored_nr(const struct backend_device *top);
 
 #endif

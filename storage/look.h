@@ -1,5 +1,5 @@
-/* What can be seen of a backend while it serves: what an I/O waits for; net/session_look.h has the
- * rest. */
+/* What can be seen of a backend while it serves: what an I/O waits for, and what a leaf finds out;
+ * net/session_look.h has the rest. */
 #ifndef STORAGE_LOOK_H
 #define STORAGE_LOOK_H
 
@@ -116,5 +116,18 @@ bool backend_image(const struct backend_queue *top, unsigned idx, struct backend
  */
 #define BACKEND_NOTE_BYTES 256
 bool backend_note(const struct backend_device *top, unsigned idx, char words[BACKEND_NOTE_BYTES]);
+
+/* What a leaf finds out by itself. */
+enum backend_news {
+	BACKEND_NEWS_GROWN,  /* its storage has more bytes: resize.h */
+	BACKEND_NEWS_STORED, /* its stored_fd gives another descriptor */
+};
+
+/* Of a leaf, any thread while a queue is open: it has news. */
+void backend_tell(const struct backend_device *leaf, enum backend_news news);
+
+/* Main thread, while no queue is open: fn hears of news, on whatever thread. NULL: nobody. */
+void backend_on_news(struct backend_device *device, void (*fn)(void *arg, enum backend_news news),
+		     void *arg);
 
 #endif
