@@ -48,11 +48,12 @@ guest_seconds=2700
 # guest NAME KERNEL SUITE SECONDS BUILD [FLAG...]: one guest suite with the programs of a build. Flags go to
 # vm.sh: -i for suites that compare times, -s for those that trace, -c for those that want more CPUs.
 # UBLKD_SOAK: the long form.
+# Between two lines none has used more than 50 s of CPU time.
 # shellcheck disable=SC2046 # words
 guest() {
 	TSAN_OPTIONS="suppressions=$top/test/tsan.supp" UBLKD_VM_ENV="TSAN_OPTIONS UBLKD_SOAK" \
 		UBLKD_BIN_DIR=$top/build/$5/bin UBLKD_VM_DMESG=$top/$logs/$1.dmesg \
-		tap_run "$1" $(($4 + 60)) $(guest_limits "$4") test/vm/vm.sh -k "$2" -t "$4" "${@:6}" -- "$top/test/vm/guest_$3.sh"
+		tap_run "$1" $(($4 + 60)) $(guest_limits 200) test/vm/vm.sh -k "$2" -t "$4" "${@:6}" -- "$top/test/vm/guest_$3.sh"
 }
 
 # guest_script NAME SECONDS SCRIPT...: one that runs guests itself

@@ -102,7 +102,7 @@ if [ "$mode" != fast ]; then
 	fi
 	later guest guest_script selftests-7.2 7200 test/selftests/selftests.sh 7.2
 	if [ "$mode" = soak ]; then add_guests 'With --soak' always; fi
-	if [ "$mode" != full ]; then add_guests 'With --all' always; fi
+	if [ "$mode" = full ]; then leave_out_guests 'With --all'; else add_guests 'With --all' always; fi
 	add_guests 'By turns'
 	add_guests 'Runs on' always
 	later guest guest_script guest-runner 1800 test/vm/selftest.sh

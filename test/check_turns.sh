@@ -43,7 +43,7 @@ turn() {
 
 print_left_out() {
 	if [ ${#left_out[@]} -gt 0 ]; then
-		printf '\nleft out, as other changes have their turn (./dev check --all runs them): %s\n' "${left_out[*]}"
+		printf '\nleft out, as other changes have their turn, or only --all runs them: %s\n' "${left_out[*]}"
 	fi
 }
 
@@ -92,5 +92,13 @@ add_guests() {
 	local suite entry
 	for suite in $(guest_suites); do
 		while read -r entry; do add_guest "$suite" "$entry" "${2:-}"; done < <(said_in "$suite" "$1")
+	done
+}
+
+# leave_out_guests HEADING: told, and not run
+leave_out_guests() {
+	local suite entry
+	for suite in $(guest_suites); do
+		while read -r entry; do left_out+=("guest $suite on $entry,"); done < <(said_in "$suite" "$1")
 	done
 }

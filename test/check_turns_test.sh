@@ -99,7 +99,13 @@ where_tsan_is_built() {
 	with_tsan=1
 	adds 'Runs on' always | grep -qx 'guest guest guest-6.12-one-tsan 6.12 one 9 tsan'
 }
+what_is_left_out() {
+	left_out=()
+	leave_out_guests 'By turns'
+	print_left_out | grep -q 'guest one on 7.2 -i, guest two on uml,'
+}
 ok "a suite runs where its head says" always_in
+ok "... and where it never does is told" what_is_left_out
 ok "... on the stock 7.2 seldom where the quick guest runs it" seldom_where_the_quick_guest_has_it
 ok "... by turns also when something has changed" by_turns
 ok "... with TSan where that is built" where_tsan_is_built

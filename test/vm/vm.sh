@@ -124,7 +124,9 @@ choose_kernel() {
 	if [ "$series" = uml ] && [ -n "$stock" ]; then die "-d, -n, -i and -s need a stock kernel: -k 7.2 or -k 6.12"; fi
 	if [ -z "$series" ]; then
 		series=7.2
-		if [ -z "$stock" ] && "$here/uml/kernel.sh" is_built; then series=uml; fi
+		if [ -z "$stock" ]; then
+			if "$here/uml/kernel.sh" is_built; then series=uml; else say "the quick guest is not built: ./dev vm --uml"; fi
+		fi
 	fi
 	kind=qemu
 	if [ "$series" = uml ]; then kind=uml; fi
@@ -176,6 +178,7 @@ run_guest() {
 }
 
 main() {
+	case ${1:-} in --install | --uml) [ $# -eq 1 ] || die "$1 runs no command: it comes first, and then vm.sh COMMAND" ;; esac
 	if [ "${1:-}" = --install ]; then
 		# shellcheck disable=SC2046 # words
 		install_packages $(packages)
