@@ -8,11 +8,15 @@
 
 #include "base/log.h"
 
-bool net_flush_init(struct net_flush *f, bool is_volatile, bool unflushed, _Atomic uint32_t *kept)
+bool net_flush_init(struct net_flush *f, bool is_volatile, bool unflushed, _Atomic uint32_t *kept,
+		    uint32_t several)
 {
+	bool may_be_left = is_volatile && unflushed;
+	uint32_t left = atomic_exchange(kept, several | may_be_left);
+
 	*f = (struct net_flush){ .is_volatile = is_volatile, .kept = kept };
 	atomic_init(&f->unflushed, unflushed);
-	return atomic_exchange(kept, is_volatile && unflushed) > 0 && is_volatile && unflushed;
+	return may_be_left && (left & ~NET_FLUSH_SEVERAL) > 0;
 }
 
 void net_flush_tell_left(const char *device)

@@ -18,6 +18,9 @@
 #include <stdint.h>
 
 /* Of a device. */
+/* In the count that is kept: the server takes several connections at a time. */
+#define NET_FLUSH_SEVERAL (1u << 31)
+
 struct net_flush {
 	bool is_volatile; /* what is acknowledged may be lost with the server; never changed */
 	/* Some queue has had a write acknowledged that no flush has covered yet. */
@@ -37,10 +40,11 @@ struct net_flush_mark {
 
 /*
  * unflushed: who served it before may have left writes that no flush has covered. kept: outlives
- * f. Returns true when who served it before did leave such writes, by what is kept: they are lost,
- * unless the server is known to have gone on meanwhile.
+ * f; several: NET_FLUSH_SEVERAL or 0. Returns true when who served it before did leave such writes,
+ * by what is kept: they are lost, unless the server is known to have gone on meanwhile.
  */
-bool net_flush_init(struct net_flush *f, bool is_volatile, bool unflushed, _Atomic uint32_t *kept);
+bool net_flush_init(struct net_flush *f, bool is_volatile, bool unflushed, _Atomic uint32_t *kept,
+		    uint32_t several);
 
 /* To the log: what net_flush_init has found is owed. */
 void net_flush_tell_left(const char *device);

@@ -122,7 +122,7 @@ static bool is_local(int fd)
 }
 
 /* Half closed: the server does what it has read, and closes. What it answers is nobody's. */
-static void end_connection(int fd)
+void net_witness_end(int fd)
 {
 	uint64_t end_ns = ring_clock_ns() + NET_WITNESS_MS * NS_PER_MS, now_ns;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -139,8 +139,14 @@ static void end_connection(int fd)
 
 bool net_witness_hear(int fd)
 {
-	bool stands = !is_closed(fd) && (is_local(fd) || machine_answers(fd)) && !is_closed(fd);
+	return !is_closed(fd) && (is_local(fd) || machine_answers(fd)) && !is_closed(fd);
+}
 
-	end_connection(fd);
-	return stands;
+bool net_witness_let_go(int fd)
+{
+	bool stood = !is_closed(fd);
+
+	shutdown(fd, SHUT_RDWR);
+	close(fd);
+	return stood;
 }

@@ -3,8 +3,9 @@
  * flushed is lost when it ends, also while nobody serves the device: after a kill -9, or between
  * two programs. So a second descriptor of a connection of the device is held by others
  * (storage/backend.h, stored_fd), and the connection outlives this process. The next one looks at
- * it: as long as it stands, the program at its other end has gone on. It then ends the connection,
- * and waits until the server has done the same: what the process before had sent is done.
+ * it: as long as it stands, the program at its other end has gone on. A server that takes one
+ * connection alone takes another one when this is ended; else it stands until the next process has
+ * a connection of its own, however often it tries.
  */
 #ifndef NET_WITNESS_H
 #define NET_WITNESS_H
@@ -33,9 +34,14 @@ int net_witness_fd(struct net_witness *w);
 
 /*
  * A thread that may wait: whether the witness of the process before stands; false too when the
- * server's machine does not answer, or fd is no such connection. Then the connection is ended. fd
- * stays the caller's.
+ * server's machine does not answer, or fd is no such connection. fd stays the caller's.
  */
 bool net_witness_hear(int fd);
+
+/* The same: then the connection is ended, and the server has done what it had read of it. */
+void net_witness_end(int fd);
+
+/* Any thread: ends it at once, and closes fd. Whether it stood. */
+bool net_witness_let_go(int fd);
 
 #endif

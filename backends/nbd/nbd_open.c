@@ -8,6 +8,7 @@
  * configured.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,6 +163,20 @@ unsigned nbd_places(const struct backend_device *device,
 
 /* ---- opening ---- */
 
+/* A server that may have room for one connection takes ours only when the one before has ended. */
+static void hear_before(struct backend_device *device)
+{
+	struct nbd_device *nbd = device->priv;
+	int fd = device->open_params.stored_fd;
+
+	nbd->before = 0;
+	nbd->server_stood = fd > 0 && net_witness_hear(fd);
+	if (fd > 0 && !(atomic_load(&device->owed->unflushed) & NET_FLUSH_SEVERAL))
+		net_witness_end(fd);
+	else if (nbd->server_stood)
+		nbd->before = MAX(fcntl(fd, F_DUPFD_CLOEXEC, 3), 0);
+}
+
 int nbd_open(struct backend_device *device)
 {
 	struct nbd_device *nbd = device->priv;
@@ -170,8 +185,7 @@ int nbd_open(struct backend_device *device)
 	nbd->config = device->config;
 	nbd->name = device->name;
 	net_witness_init(&nbd->witness);
-	nbd->server_stood = device->open_params.stored_fd > 0 &&
-			    net_witness_hear(device->open_params.stored_fd);
+	hear_before(device);
 	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
@@ -195,7 +209,9 @@ static void nbd_take_over(struct backend_device *device)
 			   (nbd->found.export.flags & NBD_FLAG_SEND_FLUSH);
 
 	if (!net_flush_init(&nbd->flush, is_volatile, device->open_params.is_taken_over,
-			    &device->owed->unflushed) ||
+			    &device->owed->unflushed,
+			    nbd->found.export.flags & NBD_FLAG_CAN_MULTI_CONN ? NET_FLUSH_SEVERAL
+									      : 0) ||
 	    nbd->server_stood || !net_flush_lost(&nbd->flush))
 		return;
 	backend_owe(device);
@@ -268,6 +284,9 @@ void nbd_close(struct backend_device *device)
 	nbd->tls = NULL;
 	if (nbd->config)
 		net_witness_fini(&nbd->witness);
+	/* It is still held for who tries again. */
+	if (nbd->before > 0)
+		close(nbd->before);
 }
 
 int nbd_stored_fd(const struct backend_device *device)

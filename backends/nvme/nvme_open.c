@@ -7,6 +7,7 @@
  * Failure modes: each in words: no target, no subsystem, no namespace, one that cannot be a disk.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -155,6 +156,9 @@ int nvme_open(struct backend_device *device)
 	net_witness_init(&nvme->witness);
 	nvme->target_stood = device->open_params.stored_fd > 0 &&
 			     net_witness_hear(device->open_params.stored_fd);
+	nvme->before = 0;
+	if (nvme->target_stood)
+		nvme->before = MAX(fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3), 0);
 	ret = nvme_config_target(nvme->config, &nvme->target, device->error, sizeof(device->error));
 	if (ret == 0)
 		ret = nvme_host_complete(&nvme->target.uri, device->error, sizeof(device->error));
@@ -178,7 +182,7 @@ static void nvme_take_over(struct backend_device *device)
 		nvme->config->cache == NVME_CACHE_VOLATILE && nvme->controller.has_write_cache;
 
 	if (!net_flush_init(&nvme->flush, is_volatile, device->open_params.is_taken_over,
-			    &device->owed->unflushed) ||
+			    &device->owed->unflushed, NET_FLUSH_SEVERAL) ||
 	    nvme->target_stood || !net_flush_lost(&nvme->flush))
 		return;
 	backend_owe(device);
@@ -257,6 +261,9 @@ void nvme_close(struct backend_device *device)
 	nvme_keys_free(&nvme->keys);
 	if (nvme->config)
 		net_witness_fini(&nvme->witness);
+	/* It is still held for who tries again. */
+	if (nvme->before > 0)
+		close(nvme->before);
 }
 
 int nvme_stored_fd(const struct backend_device *device)

@@ -130,7 +130,7 @@ int ceph_open(struct backend_device *device)
 	if (ret < 0)
 		return ret;
 	net_flush_init(&d->flush, ceph_cache_is_volatile(d->config),
-		       device->open_params.is_taken_over, &device->owed->unflushed);
+		       device->open_params.is_taken_over, &device->owed->unflushed, 0);
 	/*
 	 * A cache in the memory of the one before is gone with it, and what it had acknowledged,
 	 * unless it has handed over in order.

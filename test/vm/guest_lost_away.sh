@@ -124,6 +124,43 @@ ok "one connection: a FLUSH" flush
 ok "one connection: A is there" has A 0 4
 ok "one connection: an end" ends_well
 
+# ---- an opening that is tried again, as another server is away; the server goes on meanwhile, or is lost then ----
+
+answers() { ublkctl nbd-info "$uri"; } >/dev/null 2>&1
+serve 32M
+other=$work/other
+other_server() {
+	nbdkit --threads=1 -U "$other" -P "$other.pid" memory 32M && wait_for 10 test -s "$other.pid"
+}
+other_ends() { kill -KILL "$(cat "$other.pid")" && rm -f "$other.pid" "$other"; }
+ok "tried again: another server" other_server
+ok "tried again: it starts" device "{type: stripe, chunk: 64KiB, backends: [$(nbd), {type: nbd, uri: \"nbd+unix:///?socket=$other\", cache: kept, on_disconnect: {queue: 60s}}]}"
+begin() { # the next daemon waits for the other server
+	ublkd --config "$work/vm.yaml" 2>>"$work/ublkd.log" &
+	daemon_pid=$!
+	wait_for 20 waits
+}
+waits() { [ "$(grep -c 'device cannot be adopted yet' "$work/ublkd.log")" -ge "$tries" ]; }
+goes_on() { other_server && wait_for 60 are_live vm; }
+ok "tried again: A, acknowledged" fill A 0 4
+ok "tried again: the daemon is killed" kill_daemon
+ok "tried again: the other server ends" other_ends
+tries=1
+ok "tried again: the next daemon waits for it" begin
+ok "tried again: it is there again" goes_on
+ok "tried again: a FLUSH" flush
+ok "tried again: B, acknowledged" fill B 0 4
+ok "tried again: the daemon is killed" kill_daemon
+ok "tried again: the other server ends" other_ends
+tries=2
+ok "tried again: the next daemon waits for it" begin
+dies
+again
+ok "tried again: it is there again" goes_on
+ok "tried again: ... and the FLUSH fails, as the first one was lost" fails flush
+ok "tried again: an end" ends_well
+kill "$(cat "$other.pid")"
+
 # ---- over TCP ----
 
 dir=$(mktemp -d /mnt/ram/serverXXXX)

@@ -16,7 +16,7 @@ static int setup(void **state)
 {
 	(void)state;
 	kept = 0;
-	assert_false(net_flush_init(&f, true, false, &kept));
+	assert_false(net_flush_init(&f, true, false, &kept, 0));
 	return 0;
 }
 
@@ -25,7 +25,7 @@ static void assert_left(bool left)
 	struct net_flush next;
 	_Atomic uint32_t copy = kept; /* what a kill would leave now */
 
-	assert_int_equal(net_flush_init(&next, true, true, &copy), left);
+	assert_int_equal(net_flush_init(&next, true, true, &copy, 0), left);
 }
 
 static void flush(int result)
@@ -132,16 +132,16 @@ static void test_nothing_to_lose(void **state)
 {
 	(void)state;
 	kept = 3;
-	assert_false(net_flush_init(&f, false, true, &kept));
+	assert_false(net_flush_init(&f, false, true, &kept, 0));
 	net_flush_wrote(&f);
 	assert_int_equal(kept, 0);
 	flush(0);
 	assert_int_equal(kept, 0);
 	kept = 3;
-	assert_false(net_flush_init(&f, true, false, &kept));
+	assert_false(net_flush_init(&f, true, false, &kept, 0));
 	assert_left(false);
 	kept = 3;
-	assert_true(net_flush_init(&f, true, true, &kept));
+	assert_true(net_flush_init(&f, true, true, &kept, 0));
 	assert_left(true); /* until it is flushed */
 	flush(0);
 	assert_left(false);

@@ -69,9 +69,10 @@ static void test_stands(void **state)
 		/* It does not matter that nobody reads the answers. */
 		assert_int_equal(write(server, late, sizeof(late)), sizeof(late));
 		assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
-		assert_true(net_witness_hear(ours));
+		/* As often as somebody tries. */
+		assert_true(net_witness_hear(ours) && net_witness_hear(ours));
+		net_witness_end(ours);
 		pthread_join(thread, NULL); /* it was told of the end */
-		/* By whom it is heard again it is no witness. */
 		assert_false(net_witness_hear(ours));
 		close(ours);
 	}
@@ -100,9 +101,25 @@ static void test_stays(void **state)
 	(void)state;
 	connect_tcp();
 	assert_true(net_witness_hear(ours));
+	net_witness_end(ours);
 	assert_true(ring_clock_ns() - begin_ns < 4 * NET_WITNESS_MS * NS_PER_MS);
 	close(ours);
 	close(server);
+}
+
+/* Whoever has descriptors of it besides. */
+static void test_let_go(void **state)
+{
+	char byte;
+	int other;
+
+	(void)state;
+	connect_local();
+	other = dup(ours);
+	assert_true(net_witness_let_go(ours));
+	assert_int_equal(read(server, &byte, 1), 0);
+	close(server);
+	assert_false(net_witness_let_go(other));
 }
 
 /* What an fd store gave that is no connection. */
@@ -152,7 +169,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stands), cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_stays),  cmocka_unit_test(test_no_connection),
-		cmocka_unit_test(test_newest),
+		cmocka_unit_test(test_newest), cmocka_unit_test(test_let_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
