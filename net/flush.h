@@ -17,10 +17,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of a device. */
 /* In the count that is kept: the server takes several connections at a time. */
 #define NET_FLUSH_SEVERAL (1u << 31)
 
+/* Of a device. */
 struct net_flush {
 	bool is_volatile; /* what is acknowledged may be lost with the server; never changed */
 	/* Some queue has had a write acknowledged that no flush has covered yet. */

@@ -25,51 +25,7 @@
 /* Between two looks at what TCP has heard, of which no poll(2) tells. */
 #define LOOK_MS 2
 
-void net_witness_init(struct net_witness *w)
-{
-	*w = (struct net_witness){ 0 };
-	pthread_mutex_init(&w->lock, NULL);
-}
-
-static void drop(int *fd)
-{
-	if (*fd > 0)
-		close(*fd);
-	*fd = 0;
-}
-
-void net_witness_fini(struct net_witness *w)
-{
-	drop(&w->news);
-	drop(&w->fd);
-	pthread_mutex_destroy(&w->lock);
-}
-
-void net_witness_is(struct net_witness *w, int fd)
-{
-	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), on = 1;
-
-	/* Of TCP alone. A machine that is silent is found by who talks, too (net/session.h). */
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	pthread_mutex_lock(&w->lock);
-	drop(&w->news);
-	w->news = MAX(copy, 0);
-	pthread_mutex_unlock(&w->lock);
-}
-
-int net_witness_fd(struct net_witness *w)
-{
-	pthread_mutex_lock(&w->lock);
-	if (w->news > 0) {
-		drop(&w->fd);
-		w->fd = w->news;
-		w->news = 0;
-	}
-	pthread_mutex_unlock(&w->lock);
-	return w->fd > 0 ? w->fd : -1;
-}
-
-/* ---- in the next process ---- */
+/* ---- the witness of the process before ---- */
 
 static bool is_closed(int fd)
 {
@@ -142,11 +98,64 @@ bool net_witness_hear(int fd)
 	return !is_closed(fd) && (is_local(fd) || machine_answers(fd)) && !is_closed(fd);
 }
 
-bool net_witness_let_go(int fd)
-{
-	bool stood = !is_closed(fd);
+/* ---- of a device ---- */
 
-	shutdown(fd, SHUT_RDWR);
-	close(fd);
+void net_witness_init(struct net_witness *w, int before_fd, bool ends_it)
+{
+	*w = (struct net_witness){ .stood = before_fd > 0 && net_witness_hear(before_fd) };
+	pthread_mutex_init(&w->lock, NULL);
+	if (before_fd > 0 && ends_it)
+		net_witness_end(before_fd);
+	else if (w->stood)
+		w->before = MAX(fcntl(before_fd, F_DUPFD_CLOEXEC, 3), 0);
+}
+
+static void drop(int *fd)
+{
+	if (*fd > 0)
+		close(*fd);
+	*fd = 0;
+}
+
+void net_witness_fini(struct net_witness *w)
+{
+	drop(&w->news);
+	drop(&w->fd);
+	drop(&w->before);
+	pthread_mutex_destroy(&w->lock);
+}
+
+static bool let_go_before(struct net_witness *w)
+{
+	bool stood = w->before <= 0 || !is_closed(w->before);
+
+	if (w->before > 0)
+		shutdown(w->before, SHUT_RDWR);
+	drop(&w->before);
 	return stood;
+}
+
+bool net_witness_is(struct net_witness *w, int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), on = 1;
+
+	/* Of TCP alone. A machine that is silent is found by who talks, too (net/session.h). */
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	pthread_mutex_lock(&w->lock);
+	drop(&w->news);
+	w->news = MAX(copy, 0);
+	pthread_mutex_unlock(&w->lock);
+	return let_go_before(w);
+}
+
+int net_witness_fd(struct net_witness *w)
+{
+	pthread_mutex_lock(&w->lock);
+	if (w->news > 0) {
+		drop(&w->fd);
+		w->fd = w->news;
+		w->news = 0;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return w->fd > 0 ? w->fd : -1;
 }

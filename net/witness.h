@@ -19,15 +19,26 @@
 /* Of a device. */
 struct net_witness {
 	pthread_mutex_t lock;
-	int news; /* a duplicate of the newest connection; 0: nothing new. Under lock */
-	int fd;	  /* the main thread's: what is to be held; 0: nothing */
+	int news;   /* a duplicate of the newest connection; 0: nothing new. Under lock */
+	int fd;	    /* the main thread's: what is to be held; 0: nothing */
+	int before; /* of the process before, until there is another; 0: it does not stand */
+	bool stood; /* it did, while nobody served the device. May be read */
 };
 
-void net_witness_init(struct net_witness *w);
+/*
+ * A thread that may wait, as net_witness_hear and _end do. before_fd: the witness of the process
+ * before, the caller's; not above 0: there is none. ends_it: it is in the way of the next
+ * connection.
+ */
+void net_witness_init(struct net_witness *w, int before_fd, bool ends_it);
+/* The one before is still held by others, for who tries again. */
 void net_witness_fini(struct net_witness *w);
 
-/* Reactor thread: this connection, connected, is the witness from now on. */
-void net_witness_is(struct net_witness *w, int fd);
+/*
+ * Reactor thread: this connection, connected, is the witness from now on. False: the server was
+ * lost since net_witness_init, when the one before still stood.
+ */
+bool net_witness_is(struct net_witness *w, int fd);
 
 /* Main thread: the descriptor to be held, the witness's until the next call or fini; -1: none. */
 int net_witness_fd(struct net_witness *w);
@@ -40,8 +51,5 @@ bool net_witness_hear(int fd);
 
 /* The same: then the connection is ended, and the server has done what it had read of it. */
 void net_witness_end(int fd);
-
-/* Any thread: ends it at once, and closes fd. Whether it stood. */
-bool net_witness_let_go(int fd);
 
 #endif

@@ -38,8 +38,8 @@ struct backend_owed {
 	 */
 	_Atomic uint32_t settled;
 	/*
-	 * net/flush.h: above 0, its server has acknowledged writes that no good FLUSH has covered.
-	 * A version that did not count them left 0 here.
+	 * net/flush.h's count: above 0, but for NET_FLUSH_SEVERAL, its server has acknowledged
+	 * writes that no good FLUSH has covered. A version that did not count them left 0 here.
 	 */
 	_Atomic uint32_t unflushed;
 };

@@ -81,8 +81,6 @@ struct nbd_device {
 	struct net_changed changed;
 	struct net_flush flush;
 	struct net_witness witness; /* the first connection of queue 0 */
-	bool server_stood;	    /* while nobody served the device */
-	int before;		    /* the witness that says so, until there is another; 0: none */
 	/* Of all its queues: how often the log is told. */
 	struct session_log_limits limits;
 	struct log_limit error_limit;

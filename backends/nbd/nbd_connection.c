@@ -53,24 +53,15 @@ static void nbd_connection_hello(struct session_connection *c)
 	nbd_login_begin(&nbd_connection_of(c)->login, &wish);
 }
 
-/* Up to now the server may have been lost, and unnoticed. */
-static void nbd_let_go(struct nbd_queue *q)
-{
-	int fd = q->nbd->before;
-
-	q->nbd->before = 0;
-	if (fd > 0 && !net_witness_let_go(fd) && net_flush_lost(&q->nbd->flush))
-		backend_owe(q->queue->device);
-}
-
 static void connection_is_ready(struct nbd_connection *conn)
 {
 	struct nbd_queue *q = nbd_queue_of(&conn->c);
 
 	nbd_transfer_begin(conn);
 	if (q->queue->idx == 0 && conn->c.idx == 0 && q->nbd->flush.is_volatile) {
-		net_witness_is(&q->nbd->witness, conn->c.stream.fd);
-		nbd_let_go(q);
+		if (!net_witness_is(&q->nbd->witness, conn->c.stream.fd) &&
+		    net_flush_lost(&q->nbd->flush))
+			backend_owe(q->queue->device);
 		backend_tell(q->queue->device, BACKEND_NEWS_STORED);
 	}
 	session_ready(&conn->c);

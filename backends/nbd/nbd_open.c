@@ -8,7 +8,6 @@
  * configured.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,20 +162,6 @@ unsigned nbd_places(const struct backend_device *device,
 
 /* ---- opening ---- */
 
-/* A server that may have room for one connection takes ours only when the one before has ended. */
-static void hear_before(struct backend_device *device)
-{
-	struct nbd_device *nbd = device->priv;
-	int fd = device->open_params.stored_fd;
-
-	nbd->before = 0;
-	nbd->server_stood = fd > 0 && net_witness_hear(fd);
-	if (fd > 0 && !(atomic_load(&device->owed->unflushed) & NET_FLUSH_SEVERAL))
-		net_witness_end(fd);
-	else if (nbd->server_stood)
-		nbd->before = MAX(fcntl(fd, F_DUPFD_CLOEXEC, 3), 0);
-}
-
 int nbd_open(struct backend_device *device)
 {
 	struct nbd_device *nbd = device->priv;
@@ -184,8 +169,9 @@ int nbd_open(struct backend_device *device)
 
 	nbd->config = device->config;
 	nbd->name = device->name;
-	net_witness_init(&nbd->witness);
-	hear_before(device);
+	/* Where there may be room for one connection, ours comes when the one before has ended. */
+	net_witness_init(&nbd->witness, device->open_params.stored_fd,
+			 !(atomic_load(&device->owed->unflushed) & NET_FLUSH_SEVERAL));
 	ret = nbd_config_uri(nbd->config, &nbd->uri, device->error, sizeof(device->error));
 	if (ret < 0)
 		return ret;
@@ -212,7 +198,7 @@ static void nbd_take_over(struct backend_device *device)
 			    &device->owed->unflushed,
 			    nbd->found.export.flags & NBD_FLAG_CAN_MULTI_CONN ? NET_FLUSH_SEVERAL
 									      : 0) ||
-	    nbd->server_stood || !net_flush_lost(&nbd->flush))
+	    nbd->witness.stood || !net_flush_lost(&nbd->flush))
 		return;
 	backend_owe(device);
 	net_flush_tell_left(nbd->name);
@@ -284,9 +270,6 @@ void nbd_close(struct backend_device *device)
 	nbd->tls = NULL;
 	if (nbd->config)
 		net_witness_fini(&nbd->witness);
-	/* It is still held for who tries again. */
-	if (nbd->before > 0)
-		close(nbd->before);
 }
 
 int nbd_stored_fd(const struct backend_device *device)

@@ -94,8 +94,6 @@ struct nvme_device {
 	struct net_changed changed; /* the namespace is another one: nothing is served any more */
 	struct net_flush flush;
 	struct net_witness witness;  /* the first connection of queue 0 */
-	bool target_stood;	     /* while nobody served the device */
-	int before;		     /* the witness that says so, until there is another; 0: none */
 	_Atomic uint64_t seen_bytes; /* its size as the target said it last */
 	_Atomic uint64_t told_bytes; /* of those that the device was told to follow */
 	struct session_log_limits limits;

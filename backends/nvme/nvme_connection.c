@@ -136,16 +136,6 @@ static void connection_send_command(struct nvme_connection *conn)
 		nvme_send_data(s, &conn->receive.wire, f->data, f->out_bytes, digest);
 }
 
-/* Up to now the target may have been lost, and unnoticed. */
-static void nvme_let_go(struct nvme_queue *q)
-{
-	int fd = q->nvme->before;
-
-	q->nvme->before = 0;
-	if (fd > 0 && !net_witness_let_go(fd) && net_flush_lost(&q->nvme->flush))
-		backend_owe(q->queue->device);
-}
-
 static void connection_ready(struct nvme_connection *conn)
 {
 	struct nvme_queue *q = nvme_queue_of(&conn->c);
@@ -153,8 +143,9 @@ static void connection_ready(struct nvme_connection *conn)
 	nvme_transfer_begin(conn);
 	nvme_watch_begin(conn);
 	if (q->queue->idx == 0 && conn->c.idx == 0 && q->nvme->flush.is_volatile) {
-		net_witness_is(&q->nvme->witness, conn->c.stream.fd);
-		nvme_let_go(q);
+		if (!net_witness_is(&q->nvme->witness, conn->c.stream.fd) &&
+		    net_flush_lost(&q->nvme->flush))
+			backend_owe(q->queue->device);
 		backend_tell(q->queue->device, BACKEND_NEWS_STORED);
 	}
 	session_ready(&conn->c);

@@ -7,7 +7,6 @@
  * Failure modes: each in words: no target, no subsystem, no namespace, one that cannot be a disk.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -153,12 +152,7 @@ int nvme_open(struct backend_device *device)
 	nvme->config = device->config;
 	nvme->device = device;
 	nvme->name = device->name;
-	net_witness_init(&nvme->witness);
-	nvme->target_stood = device->open_params.stored_fd > 0 &&
-			     net_witness_hear(device->open_params.stored_fd);
-	nvme->before = 0;
-	if (nvme->target_stood)
-		nvme->before = MAX(fcntl(device->open_params.stored_fd, F_DUPFD_CLOEXEC, 3), 0);
+	net_witness_init(&nvme->witness, device->open_params.stored_fd, false);
 	ret = nvme_config_target(nvme->config, &nvme->target, device->error, sizeof(device->error));
 	if (ret == 0)
 		ret = nvme_host_complete(&nvme->target.uri, device->error, sizeof(device->error));
@@ -183,7 +177,7 @@ static void nvme_take_over(struct backend_device *device)
 
 	if (!net_flush_init(&nvme->flush, is_volatile, device->open_params.is_taken_over,
 			    &device->owed->unflushed, NET_FLUSH_SEVERAL) ||
-	    nvme->target_stood || !net_flush_lost(&nvme->flush))
+	    nvme->witness.stood || !net_flush_lost(&nvme->flush))
 		return;
 	backend_owe(device);
 	net_flush_tell_left(nvme->name);
@@ -261,9 +255,6 @@ void nvme_close(struct backend_device *device)
 	nvme_keys_free(&nvme->keys);
 	if (nvme->config)
 		net_witness_fini(&nvme->witness);
-	/* It is still held for who tries again. */
-	if (nvme->before > 0)
-		close(nvme->before);
 }
 
 int nvme_stored_fd(const struct backend_device *device)

@@ -368,7 +368,6 @@ qcow2_snapshot_step *const qcow2_delete_steps[] = {
 	step_commit,
 	NULL,
 };
-
 qcow2_snapshot_step *const qcow2_apply_steps[] = {
 	qcow2_step_read_l1,
 	step_judge,

@@ -223,12 +223,10 @@ int note_added(struct device *device, void *device_set, char *error, size_t erro
 {
 	struct member *m = device_owner(device);
 	struct device_set *set = device_set;
-	struct device_info info;
 	int ret;
 
 	if (!set->state)
 		return 0;
-	device_info(device, &info);
 	note_stored(device, set);
 	ret = m->owed_fd > 0 && !m->past
 		      ? state_link_owed(set->state, m->settings->options.name, m->owed_fd)

@@ -147,6 +147,21 @@ static void test_nothing_to_lose(void **state)
 	assert_left(false);
 }
 
+/* It is no part of the count. */
+static void test_several(void **state)
+{
+	(void)state;
+	kept = NET_FLUSH_SEVERAL;
+	assert_false(net_flush_init(&f, true, true, &kept, NET_FLUSH_SEVERAL));
+	assert_left(true);
+	flush(0);
+	assert_left(false);
+	assert_int_equal(kept, NET_FLUSH_SEVERAL);
+	net_flush_wrote(&f);
+	assert_true(net_flush_init(&f, true, true, &kept, 0));
+	assert_int_equal(kept & NET_FLUSH_SEVERAL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -156,6 +171,7 @@ int main(void)
 		cmocka_unit_test_setup(test_lost, setup),
 		cmocka_unit_test_setup(test_own, setup),
 		cmocka_unit_test(test_nothing_to_lose),
+		cmocka_unit_test(test_several),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

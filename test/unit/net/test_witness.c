@@ -107,19 +107,39 @@ static void test_stays(void **state)
 	close(server);
 }
 
-/* Whoever has descriptors of it besides. */
-static void test_let_go(void **state)
+/* The one before ends when there is another, whoever has descriptors of it besides. */
+static void test_before(void **state)
 {
+	struct net_witness w;
 	char byte;
-	int other;
+	int pair[2];
 
 	(void)state;
-	connect_local();
-	other = dup(ours);
-	assert_true(net_witness_let_go(ours));
-	assert_int_equal(read(server, &byte, 1), 0);
-	close(server);
-	assert_false(net_witness_let_go(other));
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		connect_local();
+		net_witness_init(&w, ours, false);
+		assert_true(w.stood);
+		/* Nobody got so far: it stands for the next try. */
+		net_witness_fini(&w);
+		net_witness_init(&w, ours, false);
+		assert_true(w.stood);
+		if (i == 1)
+			close(server);
+		assert_int_equal(net_witness_is(&w, pair[0]), i == 0);
+		if (i == 0) {
+			assert_int_equal(read(server, &byte, 1), 0);
+			close(server);
+		}
+		assert_true(net_witness_is(&w, pair[0]));
+		net_witness_fini(&w);
+		net_witness_init(&w, ours, false);
+		assert_false(w.stood);
+		net_witness_fini(&w);
+		close(ours);
+	}
+	close(pair[0]);
+	close(pair[1]);
 }
 
 /* What an fd store gave that is no connection. */
@@ -142,7 +162,7 @@ static void test_newest(void **state)
 	int first;
 
 	(void)state;
-	net_witness_init(&w);
+	net_witness_init(&w, -1, false);
 	assert_int_equal(net_witness_fd(&w), -1);
 	connect_local();
 	net_witness_is(&w, ours);
@@ -169,7 +189,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stands), cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_stays),  cmocka_unit_test(test_no_connection),
-		cmocka_unit_test(test_newest), cmocka_unit_test(test_let_go),
+		cmocka_unit_test(test_newest), cmocka_unit_test(test_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
