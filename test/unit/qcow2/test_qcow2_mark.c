@@ -147,28 +147,37 @@ static void test_shorter(void **state)
 	assert_true(is_taken_over(IMAGE_BYTES + CLUSTER));
 }
 
+static void name_snapshots(void)
+{
+	h.snapshot_nr = 1;
+	h.snapshots_offset = 7 * CLUSTER;
+}
+
+/* A header of its own is on its way; old: the one before. */
+static void begin_own_header(uint8_t old[static sizeof(header)])
+{
+	memcpy(old, header, sizeof(header));
+	name_snapshots();
+	qcow2_header_update(header, &h);
+	qcow2_image_header_changes(t, header);
+}
+
 /* It dies while it writes a header of its own: either may be there. */
 static void test_own_header(void **state)
 {
 	uint8_t old[sizeof(header)];
 
 	(void)state;
-	memcpy(old, header, sizeof(old));
-	h.snapshot_nr = 1;
-	h.snapshots_offset = 7 * CLUSTER;
-	qcow2_header_update(header, &h);
-	qcow2_image_header_changes(t, header);
+	begin_own_header(old);
 	assert_true(is_taken_over(IMAGE_BYTES));
 	assert_false(qcow2_image_header_is_known(t));
 	memcpy(header, old, sizeof(old));
 	assert_true(is_taken_over(IMAGE_BYTES));
-	h.snapshot_nr = 1;
-	h.snapshots_offset = 7 * CLUSTER;
+	name_snapshots();
 	qcow2_image_header_settled(t, true);
 	assert_true(qcow2_image_header_is_known(t));
 	expect_refused(IMAGE_BYTES);
-	h.snapshot_nr = 1;
-	h.snapshots_offset = 7 * CLUSTER;
+	name_snapshots();
 	qcow2_header_update(header, &h);
 	assert_true(is_taken_over(IMAGE_BYTES));
 }
@@ -179,11 +188,7 @@ static void test_restored_header(void **state)
 	uint8_t old[sizeof(header)];
 
 	(void)state;
-	memcpy(old, header, sizeof(old));
-	h.snapshot_nr = 1;
-	h.snapshots_offset = 7 * CLUSTER;
-	qcow2_header_update(header, &h);
-	qcow2_image_header_changes(t, header);
+	begin_own_header(old);
 	qcow2_image_header_settled(t, false);
 	assert_true(qcow2_image_header_is_known(t));
 	expect_refused(IMAGE_BYTES);
