@@ -195,6 +195,7 @@ static unsigned find_places(const char *uri, uint64_t places[static BACKEND_PLAC
 	struct backend_device device = { .config = &config, .priv = &nbd, .name = "d" };
 	unsigned nr;
 
+	device.owed = &device.owed_here;
 	if (nbd_open(&device) < 0)
 		fail_msg("%s: %s", uri, device.error);
 	nr = nbd_places(&device, places);
